@@ -17,10 +17,9 @@ use moves::Flights;
 use thiserror::Error;
 
 use crate::{
-    cfg::{CacheCfg, FillRule},
+    cfg::{CacheCfg, ContextFaults, FillRule},
     cxl::CxlPages,
     directory::{ContextPlace, DIRTY, Directory, EntryWord, PINNED, STRONG},
-    fault::ContextFaults,
     handle::{ContextHandle, ContextValueError},
     host::{HostTables, Mailbox},
     l1::ChipSlots,

@@ -9,9 +9,7 @@ mod cache;
 mod cfg;
 mod cxl;
 mod directory;
-mod fault;
 mod handle;
-mod hash;
 mod host;
 mod l1;
 #[cfg(all(test, loom))]
@@ -25,10 +23,10 @@ mod token;
 pub mod trace;
 
 pub use cache::{Access, AccessMode, ContextCache, ContextWake, NoContext};
+#[cfg(test)]
+pub use cfg::ContextFault;
 pub use cfg::{CacheCfg, FillRule, MeetMigration};
 pub use directory::{ContextPlace, DIRECTORY_ENTRY_LEN, Directory, EntryWord};
-#[cfg(test)]
-pub use fault::ContextFault;
 pub use handle::{ContextHandle, ContextKind, ContextValueError, INDEX_MAX};
 pub use stats::{ContextCounts, KindCounts, TimeHistogram};
 pub use token::{ContextToken, SmallOp, TOKEN_VERSION, TokenBody};

@@ -5,7 +5,7 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-use crate::hash::SplitMix64;
+use crate::handle::SplitMix64;
 
 /// A bounded number of things at a time, first come first served.
 #[derive(Debug)]

@@ -13,7 +13,6 @@ mod counted;
 mod fifos;
 pub mod kind;
 mod lirs;
-mod list;
 mod ours;
 mod prints;
 mod published;

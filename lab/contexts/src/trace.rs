@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
-use crate::hash::HandleHasher;
+use crate::handle::HandleHasher;
 
 /// Most accesses of a trace.
 pub const ACCESSES_MAX: usize = 1 << 28;

@@ -3,7 +3,7 @@
 //! - owns: counts, the order. takes: slots that were accessed, in the order of their accesses. gives: the least of all.
 //! - must not: look at more than a neighbour when a count grows by one.
 
-use super::{PolicySlot, list::NONE};
+use super::{PolicySlot, lirs::NONE};
 
 /// A slot in the list of its count.
 #[derive(Clone, Copy, Debug)]
@@ -236,7 +236,7 @@ mod tests {
             let mut counted = CountedSlots::new(capacity);
             let mut model: BTreeSet<(u32, u64, u32)> = BTreeSet::new();
             for call in 1..30_000_u64 {
-                let drawn = crate::hash::mix(call);
+                let drawn = crate::handle::mix(call);
                 // Some calls are of one access.
                 let now = call / 3;
                 let [slot, what, count, high, ..] = drawn.to_le_bytes();

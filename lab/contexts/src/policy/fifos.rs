@@ -219,7 +219,7 @@ mod tests {
             let mut random = 1_u64;
             let mut hit = HashSet::new();
             for _ in 0..60_000 {
-                random = crate::hash::mix(random.wrapping_add(0x9e37_79b9_7f4a_7c15));
+                random = crate::handle::mix(random.wrapping_add(0x9e37_79b9_7f4a_7c15));
                 let queue = if random & 1 == 0 { FifoKind::Small } else { FifoKind::Main };
                 let group = usize::try_from((random >> 8) % groups as u64).expect("small");
                 match random >> 1 & 7 {

@@ -19,7 +19,7 @@ use super::{
     fifos::{FifoKind, Fifos},
     prints::{LeftLately, MainLeave, Prints, RuleDuel, VictimRule},
 };
-use crate::hash::scatter;
+use crate::handle::scatter;
 
 /// Slots of the main FIFO of which the least used one is the victim.
 const CHOICE: u32 = 4;
@@ -327,7 +327,7 @@ fn least(word: u64, bits: [u32; 4]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hash::scatter;
+    use crate::handle::scatter;
 
     #[test]
     fn estimates_are_never_below_the_uses_and_are_halved() {

@@ -234,7 +234,7 @@ impl RuleDuel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hash::scatter;
+    use crate::handle::scatter;
 
     #[test]
     fn what_left_lately_is_there_once_and_what_left_long_ago_is_not() {
@@ -256,7 +256,7 @@ mod tests {
     fn a_row_does_what_a_vector_does() {
         let (mut row, mut model) = (PrintRow::default(), Vec::new());
         for at in 0..20_000_u64 {
-            let drawn = crate::hash::mix(at);
+            let drawn = crate::handle::mix(at);
             let [print, marks, which, ..] = drawn.to_le_bytes();
             let print = (u16::from(print % 40) + 1) << 2;
             let place = model.iter().position(|other: &u16| other & !3 == print);

@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     Policy, PolicySlot,
-    list::{Ghosts, NONE, NodeLists},
+    lirs::{Ghosts, NONE, NodeLists},
 };
 
 /// What a hit does in a list.

@@ -5,7 +5,7 @@
 //! - must not: count an access twice. A hit and a victim cost a constant time; with a weight of recency, a logarithm of the capacity, and a victim
 //!   looks at each count that occurs.
 
-use super::{Policy, PolicySlot, counted::CountedSlots, list::HandleMap};
+use super::{Policy, PolicySlot, counted::CountedSlots, lirs::HandleMap};
 
 /// Counts of handles outside, at most this many times the capacity: beyond, all of them are halved.
 const OUTSIDE_MOST: usize = 32;

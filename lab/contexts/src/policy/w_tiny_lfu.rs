@@ -6,9 +6,9 @@
 //!
 //! - owns: window, main part, counts. takes: hits, insertions. gives: victims. must not: evict twice for one miss.
 
-use super::list::{NONE, NodeLists};
+use super::lirs::{NONE, NodeLists};
 use super::{Policy, PolicySlot};
-use crate::hash::spread;
+use crate::handle::spread;
 
 const WINDOW: u32 = 0;
 const PROBATION: u32 = 1;

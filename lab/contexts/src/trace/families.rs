@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use super::{HandleTrace, TraceError};
-use crate::hash::SplitMix64;
+use crate::handle::SplitMix64;
 
 /// Accesses of a trace.
 const ACCESSES: usize = 200_000;

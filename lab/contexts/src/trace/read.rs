@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
 use super::{ACCESSES_MAX, HandleTrace, TraceError};
-use crate::hash::HandleHasher;
+use crate::handle::HandleHasher;
 
 /// Bytes of a record of oracleGeneral: u32 time, u64 id, u32 size, i64 next access.
 const ORACLE_BYTES: usize = 24;

@@ -3,7 +3,7 @@
 //! - owns: generators, exact to the bit. takes: a name. gives: a trace. must not: draw from anything but its seed.
 
 use super::{HandleTrace, TraceError};
-use crate::hash::SplitMix64;
+use crate::handle::SplitMix64;
 
 /// Messages of a trace; each looks four handles up.
 const MESSAGES: usize = 100_000;

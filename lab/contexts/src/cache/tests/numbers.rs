@@ -1,7 +1,7 @@
 //! The shape of the model: mean access, rate against active queues, prefetch. Every figure is the model's.
 
 use super::*;
-use crate::{hash::SplitMix64, memory::FACTORS};
+use crate::{handle::SplitMix64, memory::FACTORS};
 
 #[test]
 fn the_mean_access_is_that_of_the_formula() {
