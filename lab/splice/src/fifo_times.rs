@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use crate::config::{EngineConfig, EngineConfigError, EngineScheme};
-use crate::counters::EngineCounters;
+use crate::engine::EngineCounters;
 
 /// When a packet left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,7 +3,7 @@
 //! - owns: the position in the pieces. takes: pieces, MTU, tag. gives: packets with their sideband.
 //! - must not: allocate, model time.
 
-use crate::beat::Sideband;
+use crate::engine::Sideband;
 
 /// A message that is not begun.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]

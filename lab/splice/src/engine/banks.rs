@@ -9,10 +9,10 @@
 
 use std::collections::VecDeque;
 
-use super::entry::{PacketEntry, WriteRoom};
-use crate::beat::Sideband;
+use super::{PacketEntry, WriteRoom};
+use crate::config::SpliceFaults;
 use crate::config::{EngineConfig, EngineScheme};
-use crate::fault::SpliceFaults;
+use crate::engine::Sideband;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) enum BankState {

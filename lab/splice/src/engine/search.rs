@@ -11,8 +11,8 @@ use std::collections::{BTreeSet, VecDeque};
 
 use super::Engine;
 use super::store::StoreKind;
-use crate::beat::InputBeat;
 use crate::config::{EngineConfig, EngineScheme, TooLong};
+use crate::engine::InputBeat;
 use crate::random::EngineRandom;
 use crate::{InputError, SpliceFault};
 

@@ -7,13 +7,13 @@
     reason = "counts are bounded by 65536 beats and packets of 8 KiB"
 )]
 
-use super::entry::{PacketEntry, WriteRoom};
-use super::ram::RamBeat;
 use super::store::PacketStore;
-use crate::beat::{InputBeat, InputError, Sideband};
+use super::store::RamBeat;
+use super::{PacketEntry, WriteRoom};
+use crate::config::SpliceFaults;
 use crate::config::{EngineConfig, MTU_LOG2_MAX, TooLong};
-use crate::counters::EngineCounters;
-use crate::fault::SpliceFaults;
+use crate::engine::EngineCounters;
+use crate::engine::{InputBeat, InputError, Sideband};
 
 /// Most bytes of a beat.
 const BEAT_MAX: usize = 256;

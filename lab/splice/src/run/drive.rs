@@ -10,9 +10,9 @@
 use std::collections::VecDeque;
 
 use super::messages::PieceMessage;
-use crate::beat::{EngineOutput, InputBeat, Sideband};
 use crate::config::{EngineConfigError, EngineScheme};
 use crate::engine::Engine;
+use crate::engine::{EngineOutput, InputBeat, Sideband};
 use crate::random::Chance;
 
 /// Disturbance of a run. The default has none.
