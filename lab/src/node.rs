@@ -9,4 +9,3 @@ pub mod plot;
 pub mod program;
 pub mod results;
 pub mod run;
-pub mod warnings;
