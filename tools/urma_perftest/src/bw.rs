@@ -14,11 +14,10 @@ use urma::{LocalSge, PostReason, SendWr, WrFlags};
 use crate::{
     error::RunError,
     layout::LaneWord,
-    pace::Pace,
     pass::{Pass, SizeSamples},
     plan::{TestMode, Verb},
     receive::{credited, is_granted},
-    requests,
+    requests::{self, Pace},
     session::SessionObjects,
     stats::Peak,
     verify::Verify,

@@ -18,12 +18,11 @@ use crate::{
     cli::Spin,
     clock::pause,
     error::RunError,
-    pace::{Pace, distribution},
     pass::{BEAT_NS, Pass, SizeSamples, sample},
     pattern::{self, Pattern},
     plan::{Test, Verb},
     receive::{guard_len, message_number},
-    requests,
+    requests::{self, Pace, distribution},
     session::SessionObjects,
     verify::{atomic_answer, chain},
 };

@@ -14,9 +14,7 @@ mod dirty;
 mod error;
 mod lat;
 mod layout;
-mod live;
 mod oob;
-mod pace;
 mod pass;
 mod pattern;
 mod plan;
@@ -39,10 +37,10 @@ use urma_tools::{LogLevel, LogSetup};
 use crate::{
     cli::{CompareCli, PerftestCli},
     condition::{Condition, conditions},
-    live::Periods,
     plan::Plan,
     run::{Audience, SizeResult, run},
 };
+use pass::Periods;
 
 fn main() -> ExitCode {
     match urma_tools::generate_if_asked(vec![PerftestCli::command(), CompareCli::command()]) {

@@ -151,8 +151,8 @@ mod tests {
     use crate::{
         cli::{PerftestCli, TestCommand},
         lat::{PREPARED, PingPong},
-        live::Periods,
         oob::{OobError, OobMessage},
+        pass::Periods,
         plan::Plan,
         requests,
         rounds::ROUNDS,

@@ -20,9 +20,10 @@ use serde_json::Value;
 
 use crate::{
     bench::probe_value,
-    cargo, pair,
+    cargo,
+    child::{HANG, Places, Stations, result, start},
+    pair,
     say::{Failure, TaskResult, say, say_part},
-    stations::{HANG, Places, Stations, result, start},
 };
 
 /// One line: arguments, the JSON key that is shown, a factor and its unit, and what it means.

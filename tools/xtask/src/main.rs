@@ -22,7 +22,6 @@ mod probe;
 mod report;
 mod rtl;
 mod say;
-mod stations;
 mod step;
 mod suite;
 mod tidy;

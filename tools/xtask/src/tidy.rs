@@ -7,7 +7,6 @@ use std::{fs, path::Path, process::Command};
 
 use crate::say::{Failure, TaskResult};
 
-mod comments;
 mod documents;
 mod floors;
 pub(crate) mod manifest;
@@ -49,8 +48,8 @@ const RULES: &[(&str, Rule)] = &[
     ("no vague names", words::names),
     ("one type name means one thing", words::homonyms),
     ("no empty safety phrases", words::safety),
-    ("doc comments say more than three words", comments::docs),
-    ("safety comments say more than four words", comments::safety),
+    ("doc comments say more than three words", words::docs),
+    ("safety comments say more than four words", words::safety_names_invariant),
     ("crate-local clippy.toml keeps the common rules", manifest::clippy),
     ("dependencies between crates", manifest::dependencies),
     ("no circle of files or modules", floors::circles),

@@ -23,9 +23,8 @@ use std::{
 
 use urma_vm::{
     Missing,
-    console::{Console, ConsoleLine},
+    console::{Console, ConsoleLine, GuestReport},
     packages::VmTree,
-    report::GuestReport,
     vfio::{GuestProgram, MachineUse, VfioMachine, WirePaths},
     wire::WireEnd,
 };

@@ -19,8 +19,8 @@ use urma_net::{Host, Lab};
 use super::{middle, ucx};
 use crate::cargo;
 use crate::child::output;
+use crate::child::{Places, Stations, result, start};
 use crate::say::{Failure, TaskResult, say, say_part};
-use crate::stations::{Places, Stations, result, start};
 
 const MPI: &str = "mpirun";
 const MPI_COMPILER: &str = "mpicc";

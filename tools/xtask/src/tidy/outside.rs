@@ -107,6 +107,6 @@ mod tests {
         for text in ["println!(\"{x}\")", "eprint!(\"x\")", "io::stderr()", "stdout().lock()"] {
             assert_eq!(wrong(outputs, path, text).len(), 1, "{text}");
         }
-        assert_eq!(wrong(outputs, "tools/shared/src/shown.rs", "io::stdout()"), [""; 0]);
+        assert_eq!(wrong(outputs, "tools/shared/src/lib.rs", "io::stdout()"), [""; 0]);
     }
 }
