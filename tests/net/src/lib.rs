@@ -5,13 +5,10 @@
 //! network namespaces. *Must not*: change the namespace that the test runs in; end a process of others.
 #![forbid(unsafe_code)]
 
-mod ip;
 mod lab;
 mod namespace;
 mod process;
-mod version;
-
+pub use lab::refuse_version;
 pub use lab::{Family, Host, Lab, LabPlan, Shape};
 pub use namespace::{Namespace, Refused};
 pub use process::{Ended, HANG, Process};
-pub use version::refuse_version;

@@ -9,7 +9,7 @@ use ubcore_sim::{
 use urma_net::{Host, Lab, LabPlan};
 use urma_tests::world::{Outcome, same, until};
 
-use crate::verify::{between, moved, opened};
+use crate::traffic::{between, moved, opened};
 
 /// As a program opens a node without any setting.
 fn unset() -> NodeCfg {

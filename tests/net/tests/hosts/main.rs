@@ -10,7 +10,5 @@ mod lab;
 mod mtu;
 mod peers;
 mod ports;
-mod standard;
 mod stream;
 mod traffic;
-mod verify;

@@ -7,7 +7,7 @@ use urma_core::{Completion, CrStatus};
 use urma_net::{Lab, LabPlan};
 use urma_tests::world::{End, Host, Outcome, Plan, World, fail, same, until};
 
-use crate::verify::{SETUP, node, node_at};
+use crate::traffic::{SETUP, node, node_at};
 
 /// Error timeout of 137 s: what ends within the limit of a test did not end by it.
 const PATIENT: u8 = 25;
