@@ -1,6 +1,10 @@
 //! What clients look for in an installed tree, and the order in which they call the library.
 //!
 //! *Takes*: `programs/clients.c`, projects for CMake that this file writes. *Gives*: what a client would meet.
+//!
+//! A program that ends without deleting its contexts: what its peer sees.
+//!
+//! The installed tree itself: what is in it, what is left after `uninstall`, the Debian package.
 
 use std::{
     fs,
@@ -8,9 +12,9 @@ use std::{
     process::Command,
 };
 
-use urma_c_tests::{GCC, Prefix, finish, root, scratch};
+use urma_c_tests::{GCC, Prefix, finish, root, scratch, xtask};
 
-use crate::{INSTALLED, command, profiles::B081};
+use crate::{INSTALLED, command, releases::B081};
 
 /// The name of the device that clients look for.
 const BONDING: &str = "bonding_dev_0";
@@ -224,4 +228,147 @@ fn a_transfer_engine_moves_batches_by_any_path_with_one_worker_and_with_three() 
             }
         }
     }
+}
+
+/// `URMA_CR_ACK_TIMEOUT_ERR`: the peer is gone.
+const GONE: &str = "status 9";
+/// `URMA_CR_REM_OPERATION_ERR`: the jetty is gone.
+const NO_TARGET: &str = "status 7";
+/// The program ends after 50 ms; a peer that learns nothing of it waits for the timeout of its jetty, 17 s.
+const AT_ONCE_MS: u64 = 8000;
+
+/// Time in which the message of the peer had no end, which is one of `statuses`, and what the program said.
+fn ends(how: &str, statuses: &[&str]) -> (u64, String) {
+    let source = root().join("tests/c/programs/leaves.c");
+    let built = GCC.build(&INSTALLED, &source, &[]);
+    let said = finish(&command(&built, &[how], &[("URMA_PATH", "packets")])).out;
+    let is_end = |line: &&str| statuses.iter().any(|status| line.starts_with(status));
+    let line = said.lines().find(is_end);
+    let time = line.and_then(|line| line.split(' ').nth(3)?.parse().ok());
+    (time.unwrap_or_else(|| panic!("{how}: {said}")), said)
+}
+
+#[test]
+fn peers_learn_at_once_of_a_program_that_ends_with_its_contexts() {
+    for how in ["return", "exit"] {
+        // A machine without a processor for it may let one word be lost, but not three.
+        let mut times = (0..3).map(|_| ends(how, &[GONE]).0);
+        assert!(times.any(|time| time < AT_ONCE_MS), "{how}");
+    }
+}
+
+/// The program's own handlers come first, and find everything as it was. The jetty goes before its node: a try of the
+/// message may arrive in between.
+#[test]
+fn a_handler_that_deletes_everything_goes_before() {
+    let (time, said) = ends("handler", &[GONE, NO_TARGET]);
+    assert!(said.contains("deleted") && time < AT_ONCE_MS, "{time} ms, {said}");
+}
+
+/// Nothing is sent after `urma_uninit`, nor where no handler runs: the peer finds out by its timers.
+#[test]
+fn a_program_that_says_nothing_is_found_by_the_timers() {
+    for how in ["_exit", "uninit"] {
+        let (time, _) = ends(how, &[GONE]);
+        assert!(time >= AT_ONCE_MS, "{how}: {time} ms");
+    }
+}
+
+/// What a tree has at least; the package has the libraries in a folder of their own.
+const FILES: [&str; 22] = [
+    "liburma.so.0",
+    "liburma.so",
+    "liburma.a",
+    "liburma_common.so.0",
+    "libtpsa.so.0",
+    "pkgconfig/urma.pc",
+    "cmake/urma/urma-config.cmake",
+    "cmake/urma/urma-config-version.cmake",
+    "liburma_ubagg.so.0",
+    "liburma_ubagg.so",
+    "liburma-udma.so",
+    "libummu.so",
+    "include/ub/umdk/urma/urma_api.h",
+    "include/ub/umdk/urma/urma_types.h",
+    "include/ub/umdk/urma/urma_opcode.h",
+    "include/ub/umdk/urma/urma_provider.h",
+    "include/ub/umdk/urma/urma_cmd.h",
+    "include/ub/umdk/urma/urma_types_str.h",
+    "include/ub/umdk/urma/urma_perf.h",
+    "include/ub/umdk/urma/urma_ubagg.h",
+    "include/ub/umdk/urma/uvs_api.h",
+    "include/ub/umdk/urma/udma/udma_u_ctl.h",
+];
+
+fn below(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).expect("a folder");
+    let one = |path: &Path| {
+        if path.is_dir() { below(path) } else { vec![path.to_string_lossy().into_owned()] }
+    };
+    entries.flat_map(|entry| one(&entry.expect("an entry").path())).collect()
+}
+
+fn has_all(files: &[String]) {
+    for wanted in FILES {
+        assert!(files.iter().any(|file| file.ends_with(wanted)), "{wanted} is not in {files:#?}");
+    }
+}
+
+#[test]
+fn what_is_installed_goes_and_nothing_else() {
+    let prefix = Prefix::install("goes", &[]);
+    has_all(&below(&prefix.path));
+    let own = prefix.lib().join("own.txt");
+    fs::write(&own, "a user's file").expect("a file");
+    let path = prefix.path.to_string_lossy().into_owned();
+    let gone = xtask(&["uninstall", "--prefix", &path], &[]);
+    assert!(gone.status.success(), "{}", String::from_utf8_lossy(&gone.stderr));
+    assert_eq!(below(&prefix.path), [own.to_string_lossy()]);
+    let entries: Vec<_> = fs::read_dir(&prefix.path).expect("a folder").flatten().collect();
+    assert_eq!(entries.len(), 1, "empty folders are gone: {entries:?}");
+    let again = xtask(&["uninstall", "--prefix", &path], &[]);
+    assert!(!again.status.success(), "what is not installed cannot go");
+}
+
+#[test]
+fn a_second_installation_takes_the_place_of_the_first() {
+    let first = Prefix::install("twice", &[]);
+    let path = first.path.to_string_lossy().into_owned();
+    let manifest = first.path.join("share/urma/installed-files");
+    let stale = first.path.join("lib/stale.txt");
+    fs::write(&stale, "of an older release").expect("a file");
+    let list = fs::read_to_string(&manifest).expect("a list");
+    fs::write(&manifest, format!("{list}lib/stale.txt\n../outside.txt\n")).expect("a list");
+    let outside = first.path.with_file_name("outside.txt");
+    fs::write(&outside, "not ours").expect("a file");
+    let built = urma_c_tests::built().to_string_lossy().into_owned();
+    let again = ["install", "--prefix", &path, "--built", &built, "--parts", "libraries"];
+    assert!(xtask(&again, &[]).status.success());
+    assert!(!stale.exists() && outside.exists() && first.lib().join("liburma.so").exists());
+}
+
+#[test]
+fn debian_package() {
+    if Command::new("dpkg-deb").arg("--version").output().is_err() {
+        return urma_skip::skip("no dpkg-deb");
+    }
+    let built = urma_c_tests::built().to_string_lossy().into_owned();
+    let made = xtask(&["deb", "--built", &built, "--parts", "libraries"], &[]);
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let text = String::from_utf8_lossy(&made.stdout).into_owned();
+    let package = text.lines().find(|line| line.ends_with(".deb")).expect("its path is said");
+    let said = |option: &str| {
+        let output = Command::new("dpkg-deb").args([option, package]).output().expect("dpkg-deb");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    // A link's line ends with what it points to.
+    let names = |line: &str| line.split(" -> ").next().unwrap_or(line).to_owned();
+    let files: Vec<String> = said("-c").lines().map(names).collect();
+    has_all(&files);
+    assert!(files.iter().all(|line| line.contains("root/root")), "owners: {files:#?}");
+    let control = said("-f");
+    assert!(
+        control.contains("Package: urma\n") && control.contains("Conflicts: urma-25.12.0.b081")
+    );
 }

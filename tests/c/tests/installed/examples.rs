@@ -7,7 +7,7 @@ use urma_c_tests::{
     CLANG, Compiler, GCC, GXX, Prefix, built, finish, root, scratch, start, target,
 };
 
-use crate::{INSTALLED, command, example, profiles::B081};
+use crate::{INSTALLED, command, example, releases::B081};
 
 /// An example, and a line that it says when all is well.
 const EXAMPLES: [(&str, &str); 5] = [

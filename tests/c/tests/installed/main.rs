@@ -1,17 +1,12 @@
 //! C and C++ programs against an installed tree.
 
 mod clients;
-mod errno;
 mod examples;
-mod leaves;
 mod memory;
-mod profiles;
 mod refusals;
 mod releases;
 mod sequences;
 mod table;
-mod tree;
-
 use std::{path::PathBuf, process::Command, sync::LazyLock};
 
 use urma_c_tests::{Prefix, root};

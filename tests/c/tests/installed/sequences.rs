@@ -15,7 +15,7 @@ use urma_c_tests::{CLANG, GCC, Prefix, finish, root, scratch};
 
 use crate::{
     INSTALLED, command,
-    profiles::B081,
+    releases::B081,
     table::{Function, functions},
 };
 
