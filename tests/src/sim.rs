@@ -9,7 +9,6 @@ mod area;
 mod book;
 #[cfg(test)]
 mod directed;
-mod draw;
 #[cfg(test)]
 mod idle;
 mod judge;
@@ -25,8 +24,6 @@ mod side;
 #[cfg(test)]
 mod standard;
 mod trouble;
-mod watch;
-
 pub use plan::{SimPlan, Weather, Work};
 pub use run::{Report, SimFailure, run};
 pub use shrink::{Shrunk, shrink};

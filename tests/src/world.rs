@@ -8,9 +8,7 @@ mod end;
 mod failure;
 mod memory;
 mod node;
-mod pci;
 mod setup;
-mod sleeper;
 mod wait;
 
 use std::sync::Arc;

@@ -13,10 +13,8 @@ use nix::sys::resource::{UsageWho, getrusage};
 use urma_mem::count::{Counting, allocations};
 
 mod duty;
-mod end;
-
 use duty::Work;
-use end::{End, Outcome};
+use duty::{End, Outcome};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;

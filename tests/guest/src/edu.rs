@@ -19,8 +19,8 @@ use udma_vfio::{
 use urma_mem::{Pages, Region};
 
 use crate::{
+    CheckResult, Suite, during, expect,
     planted::{DeviceFault, FaultyDevice, found},
-    suite::{CheckResult, Suite, during, expect},
 };
 
 const VENDOR: u16 = 0x1234;

@@ -17,8 +17,8 @@ use urma_e1000e::{
 };
 
 use crate::{
+    CheckResult, Suite, during, expect,
     planted::{DeviceFault, FaultyDevice, found},
-    suite::{CheckResult, Suite, during, expect},
 };
 
 /// Addresses that the host gives this machine.

@@ -18,7 +18,7 @@ use urma_core::{
 };
 use urma_mem::{Pages, Region};
 
-use crate::suite::{CheckResult, Suite, during, expect};
+use crate::{CheckResult, Suite, during, expect};
 
 /// Longest time for one request, in an emulated machine under load.
 const PATIENCE: Duration = Duration::from_secs(20);

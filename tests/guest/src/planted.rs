@@ -11,7 +11,7 @@ use udma_vfio::{
 };
 use urma_mem::Region;
 
-use crate::suite::CheckResult;
+use crate::CheckResult;
 
 /// What a device with a fault does wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

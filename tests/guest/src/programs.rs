@@ -11,11 +11,7 @@ use std::{
 
 use udma_vfio::kernel::PciSysfs;
 
-use crate::{
-    nic, say,
-    suite::{CheckResult, Suite, during},
-    system,
-};
+use crate::{CheckResult, Suite, during, nic, say};
 
 /// Setup of the conformance suite on functions behind VFIO.
 const SETUP: &str = "own.moved.rm.vfio";
@@ -29,8 +25,8 @@ pub(crate) fn run(suite: &mut Suite) {
         other => return suite.check("programs: two functions", Err(format!("{other:?}"))),
     };
     conformance(suite, &functions);
-    let Some(peers) = system::word("urma.peers=") else { return };
-    suite.check("programs: network", system::network());
+    let Some(peers) = super::word("urma.peers=") else { return };
+    suite.check("programs: network", super::network());
     let words: Vec<_> = peers.split(':').collect();
     let &[port, tests, options] = words.as_slice() else {
         return suite.check("programs: peers", Err(format!("{peers:?} is not PORT:TESTS:OPTIONS")));

@@ -11,8 +11,7 @@ use std::{
 
 use urma_vm::{
     archive::GuestFiles,
-    files::{Missing, copy, failed, find, missing, program, run},
-    packages::{system_kernel, system_package},
+    packages::{Missing, copy, failed, find, missing, program, run, system_kernel, system_package},
 };
 
 /// Program of the guest, and its first process.

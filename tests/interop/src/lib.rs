@@ -10,12 +10,10 @@ use std::time::Instant;
 mod bench;
 mod guest;
 mod image;
-mod shell;
-
 pub use bench::{Bench, Cable, Place};
+pub use guest::ShellGuest;
 pub use guest::{Guest, GuestCompletion};
 pub use image::Image;
-pub use shell::ShellGuest;
 pub use urma_vm::Missing;
 
 /// The time now, for bounds of waits and for the endpoint.

@@ -11,6 +11,5 @@ pub mod judge;
 pub mod memory;
 pub mod pause;
 pub mod plan;
-mod post;
 pub mod round;
 pub mod side;

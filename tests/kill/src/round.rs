@@ -15,8 +15,7 @@ use crate::{
     journal::{Journal, Kind, RECV_BIT, Record},
     memory::{Memory, RECEIVES_MAX},
     pause::{Bound, rest},
-    plan::{Mix, Mode, Op, Planned, RECEIVE_LEN, SLOT_COUNT, SLOTS, messages, planned},
-    post::{ids, post},
+    plan::{Mix, Mode, Op, Planned, RECEIVE_LEN, SLOT_COUNT, SLOTS, ids, messages, planned, post},
     side::{Objects, Outcome, Peer, Side},
 };
 

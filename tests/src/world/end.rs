@@ -13,9 +13,8 @@ use urma_core::{
 };
 
 use super::{
-    DeviceOrigin, Face, Failure, Memory, Outcome, Setup, fail, quiet, same,
-    sleeper::{Queue, Sleeper},
-    until,
+    DeviceOrigin, Face, Failure, Memory, Outcome, Setup, fail, quiet, same, until,
+    wait::{Queue, Sleeper},
 };
 
 /// The objects of an end.

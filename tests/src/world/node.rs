@@ -32,7 +32,7 @@ use urma_core::{Context, Device};
 use urma_mem::sync::{AtomicU64, Ordering};
 use urma_net::{Lab, LabPlan, Refused};
 
-use super::{Face, Failure, Link, Moving, Outcome, Setup, fail, pci};
+use super::{Face, Failure, Link, Moving, Outcome, Setup, fail, setup};
 
 /// A device and a context on it.
 #[derive(Clone, Debug)]
@@ -76,7 +76,7 @@ impl DeviceOrigin {
                 device_on(Arc::new(served(node, by_registers)?))
             }
             Self::Node(node) => device_on(Arc::<Node>::clone(node)),
-            Self::Function(number) => pci::device(*number)?,
+            Self::Function(number) => setup::device(*number)?,
         };
         faced(setup, device)
     }

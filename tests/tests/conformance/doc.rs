@@ -8,7 +8,7 @@ use urma_tests::world::Setup;
 
 use crate::{
     behaviours::{self, Behaviour, Flow},
-    c_face, served, standard,
+    left_out,
 };
 
 const DOC: &str = include_str!("../../../docs/conformance.md");
@@ -32,15 +32,14 @@ const MARK: &str = "<!-- from here on written by `cargo xtask docs` -->\n";
 
 /// What the suite tries and what it leaves out, as Markdown.
 fn lists() -> String {
-    let mut page = String::from(
-        "\n## Left out\n\n`c_face.rs`, `standard.rs` and `served.rs` beside the behaviours have all names.\n",
-    );
+    let mut page =
+        String::from("\n## Left out\n\n`left_out.rs` beside the behaviours has all names.\n");
     for (title, list) in [
-        ("Through the C functions", c_face::LEFT_OUT),
-        ("In standard packets", standard::LEFT_OUT),
-        ("Behind a socket", served::LEFT_OUT),
-        ("Where drivers ring by messages, too", served::LEFT_OUT_OF_REGISTERS),
-        ("In a virtual machine, too", served::LEFT_OUT_OF_VFIO),
+        ("Through the C functions", left_out::C_FACE_LEFT_OUT),
+        ("In standard packets", left_out::STANDARD_LEFT_OUT),
+        ("Behind a socket", left_out::SERVED_LEFT_OUT),
+        ("Where drivers ring by messages, too", left_out::LEFT_OUT_OF_REGISTERS),
+        ("In a virtual machine, too", left_out::LEFT_OUT_OF_VFIO),
     ] {
         let mut reasons: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for (name, why) in list {
@@ -109,7 +108,7 @@ const IN_C_MIN: (usize, usize) = (250, 100);
 fn enough_in_c() -> Result<(), Failed> {
     let setups = Setup::all_through_c();
     let is_tried = |known: &&Behaviour| {
-        c_face::has(known.name) && setups.iter().any(|setup| (known.applies)(*setup))
+        left_out::has(known.name) && setups.iter().any(|setup| (known.applies)(*setup))
     };
     let count = behaviours::all().filter(is_tried).count();
     let bad = behaviours::all().filter(is_tried).filter(|known| known.flow == Flow::Bad).count();
@@ -128,8 +127,8 @@ fn called(program: &str) -> Vec<&str> {
 }
 
 fn refused_in_c() -> Result<(), Failed> {
-    let mut listed = c_face::REFUSED_IN_C.to_vec();
-    let mut called_in_c = called(c_face::REFUSALS);
+    let mut listed = left_out::REFUSED_IN_C.to_vec();
+    let mut called_in_c = called(left_out::REFUSALS);
     let planted =
         called("    write_with_too_much_inline_is_refused();\n    CHECK(write_every_size());\n");
     listed.sort_unstable();

@@ -6,10 +6,8 @@
 #![forbid(unsafe_code)]
 
 mod behaviours;
-mod c_face;
 mod doc;
-mod served;
-mod standard;
+mod left_out;
 
 use std::io::IoSliceMut;
 use std::sync::OnceLock;
@@ -79,9 +77,10 @@ fn setups(behaviour: &'static Behaviour) -> impl Iterator<Item = Setup> {
     let all = rust.chain(Setup::all_through_c());
     all.filter(|setup| {
         let name = behaviour.name;
-        let is_had = c_face::applies(name, *setup) && standard::applies(name, *setup);
+        let is_had =
+            left_out::c_face_applies(name, *setup) && left_out::standard_applies(name, *setup);
         let is_had = is_had && (!setup.sleeps || behaviours::can_sleep(name));
-        is_had && served::applies(name, *setup) && (behaviour.applies)(*setup)
+        is_had && left_out::served_applies(name, *setup) && (behaviour.applies)(*setup)
     })
 }
 

@@ -3,16 +3,11 @@
 //! served.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue fails by panicking")]
 
-mod bad_link;
 mod channels;
 mod first_touch;
 mod life;
 mod recovery;
 mod sleeper;
-mod spinner;
-mod streams;
-mod waits;
-
 use std::time::Duration;
 
 use urma_core::{RecvWr, SendOp, SendWr, TargetJetty};

@@ -8,7 +8,7 @@ use std::{
     process::Command,
 };
 
-use crate::files::{Missing, copy, failed, program, run};
+use crate::packages::{Missing, copy, failed, program, run};
 
 /// A file system that is being made.
 #[derive(Debug)]

@@ -1,17 +1,15 @@
 //! Virtual machines for tests.
 //!
 //! *Owns*: packages in a cache ([`packages`]), the file system that a machine boots ([`archive`]), its process and
-//! the lines of its console ([`console`]), the result that it prints ([`report`]), machines with VFIO ([`vfio`]), the
+//! the lines of its console ([`console`]), the result that it prints ([`console`]), machines with VFIO ([`vfio`]), the
 //! other end of their cable ([`wire`]).
 //! *Takes*: a folder. *Gives*: a machine. *Must not*: install anything; need privileges.
 #![forbid(unsafe_code)]
 
 pub mod archive;
 pub mod console;
-pub mod files;
 pub mod packages;
-pub mod report;
 pub mod vfio;
 pub mod wire;
 
-pub use files::Missing;
+pub use packages::Missing;

@@ -11,8 +11,7 @@ use std::{
 
 use crate::{
     archive::GuestFiles,
-    files::{Missing, find},
-    packages::VmTree,
+    packages::{Missing, VmTree, find},
 };
 
 /// Modules of a network card of the machine's own, and of VFIO, in the order in which they are loaded. Debian's kernels
