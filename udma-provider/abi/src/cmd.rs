@@ -399,11 +399,11 @@ pub struct CreateQueue {
     pub sq: Option<SqArgs>,
     /// Receive ring; for JFR and jetty. With a shared JFR only its `token_value` counts.
     pub rq: Option<RqArgs>,
-    /// A jetty's shared JFR instead of `rq`, or [`NONE`](NONE).
+    /// A jetty's shared JFR instead of `rq`, or [`NONE`].
     pub shared_jfr: u32,
-    /// A jetty's own receive JFC when its JFR is shared (else that of the JFR), or [`NONE`](NONE).
+    /// A jetty's own receive JFC when its JFR is shared (else that of the JFR), or [`NONE`].
     pub recv_jfcn: u32,
-    /// Group that a jetty joins, or [`NONE`](NONE).
+    /// Group that a jetty joins, or [`NONE`].
     pub group: u32,
 }
 
