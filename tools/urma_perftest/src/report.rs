@@ -580,7 +580,7 @@ mod tests {
 
     #[test]
     fn half_a_round_trip_is_half() {
-        let form = Form { divisor: 2.0, ..FORM };
+        let form = Form { divisor: 2.0, ..DISTRIBUTION_FORM };
         let value = distribution_json(&of(&[4000; 10]), &form);
         assert!((value["50%[us]"].as_f64().unwrap() - 2.0).abs() < 0.01);
         let text = distribution_text(&of(&[4000; 10]), 8, &form);

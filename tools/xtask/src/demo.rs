@@ -159,7 +159,7 @@ pub(crate) fn run_inc() -> TaskResult {
         start(&places, &mut stations, station, &mut command)?;
     }
     say(&format!(
-        "A controller and {SWITCHES} switches run_inc; {HOSTS} hosts reduce {ELEMENTS} elements of each type, {TIMES} times."
+        "A controller and {SWITCHES} switches run; {HOSTS} hosts reduce {ELEMENTS} elements of each type, {TIMES} times."
     ));
     let hosts: Vec<Child> = (0..HOSTS)
         .map(|rank| places.start(1 + SWITCHES + rank, &mut host(&places, &bin, rank)))
@@ -168,7 +168,7 @@ pub(crate) fn run_inc() -> TaskResult {
         let mut command = Command::new(bin.join("inc-admin"));
         places.output(0, command.args(["--controller", &controller, verb]))
     };
-    // While they run_inc: at the end the communicator is gone.
+    // While they run: at the end the communicator is gone.
     let mut hosts = Stations(hosts);
     let mut seen = ["trees", "slots", "counters"].map(|verb| (verb, String::new()));
     for _ in 0..HANG.as_secs() * 5 {

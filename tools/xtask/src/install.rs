@@ -274,7 +274,7 @@ fn control(abi: Abi, architecture: &str) -> String {
          Priority: optional\nMaintainer: The urma project <urma@localhost>\nDepends: libc6, libgcc-s1\n\
          Provides: liburma0\nConflicts: {other}, liburma0\n\
          Description: URMA C library, headers and tools on a software UDMA device\n\
-         \x20Programs written for the URMA C API, release {abi}, compile and package unchanged,\n\
+         \x20Programs written for the URMA C API, release {abi}, compile and run unchanged,\n\
          \x20without hardware and without kernel modules.\n",
         name = name(abi),
         version = version(),

@@ -191,7 +191,7 @@ fn eventfd_us() -> Result<f64, Failure> {
     let new = || EventFd::new().map_err(|error| Failure(format!("eventfd: {error}")));
     let (ping, pong) = (new()?, new()?);
     let answer = || {
-        for _ in 0..ROUND_TRIPS {
+        for _ in 0..WAKEUPS {
             sleep(&ping)?;
             wake(&pong)?;
         }
@@ -199,7 +199,7 @@ fn eventfd_us() -> Result<f64, Failure> {
     };
     let ask = || {
         let mut samples = Vec::with_capacity(WAKEUPS);
-        for _ in 0..ROUND_TRIPS {
+        for _ in 0..WAKEUPS {
             let start = now();
             wake(&ping)?;
             sleep(&pong)?;
@@ -250,7 +250,7 @@ fn serve_tcp(what: ProbeKind, size: usize, address: Option<SocketAddr>) -> TaskR
     prepare(&stream)?;
     let mut bytes = vec![0; size];
     if what == ProbeKind::TcpLat {
-        for _ in 0..ROUND_TRIPS {
+        for _ in 0..TCP_ROUND_TRIPS {
             stream.read_exact(&mut bytes).map_err(failed)?;
             stream.write_all(&bytes).map_err(failed)?;
         }
@@ -267,7 +267,7 @@ fn latency_us(size: usize, to: Option<SocketAddr>) -> Result<f64, Failure> {
     with_other_end(ProbeKind::TcpLat, (size, to), |stream| {
         let mut bytes = vec![0; size];
         let mut samples = Vec::with_capacity(TCP_ROUND_TRIPS as usize);
-        for _ in 0..ROUND_TRIPS {
+        for _ in 0..TCP_ROUND_TRIPS {
             let start = now();
             stream.write_all(&bytes).map_err(failed)?;
             stream.read_exact(&mut bytes).map_err(failed)?;
@@ -309,7 +309,7 @@ fn with_other_end(
     }
     let name = what.to_possible_value().ok_or_else(|| Failure("a hidden probe".to_owned()))?;
     let mut command = Command::new(std::env::current_exe().map_err(failed)?);
-    command.args(["probe", name.get_name(), "--serve_tcp", "--size", &size.to_string()]);
+    command.args(["probe", name.get_name(), "--serve", "--size", &size.to_string()]);
     let mut other = spawn(command)?;
     let value = connect(&mut other).and_then(|mut stream| {
         pin(CLIENT_CORE);

@@ -132,7 +132,7 @@ fn a_connection_takes_the_largest_path_mtu_of_the_standard_that_passes() -> Outc
         for len in [1, 255, 256, 257, 4096, 4097, WRITE_LEN - 1] {
             moved(&mut w, len).map_err(|failure| failure.during(format!("{plan:?}")))?;
         }
-        same("payload_of of a packet", payload_of(&mut w)?, wanted)?;
+        same("payload of a packet", payload_of(&mut w)?, wanted)?;
     }
     Ok(())
 }
@@ -144,7 +144,7 @@ fn a_path_that_becomes_narrower_ends_the_connection() -> Outcome {
     let Some(lab) = Lab::or_skip(LabPlan::router(2, 9000)) else { return Ok(()) };
     let (a, b) = (node(lab.host(0))?, node(lab.host(1))?);
     let mut w = bound(&a, &b)?;
-    same("payload_of of a packet", payload_of(&mut w)?, 4096)?;
+    same("payload of a packet", payload_of(&mut w)?, 4096)?;
     lab.set_far_mtu(1, 0, 1500);
     let ctx = w.a.write(0, 0, WRITE_LEN)?;
     let done = w.a.sent()?;
@@ -153,6 +153,6 @@ fn a_path_that_becomes_narrower_ends_the_connection() -> Outcome {
     drop(w);
     (0..2).for_each(|host| lab.set_mtu(host, 0, 1500));
     let mut w = bound(&a, &b)?;
-    same("payload_of of a packet", payload_of(&mut w)?, 1024)?;
+    same("payload of a packet", payload_of(&mut w)?, 1024)?;
     check(a.node().device().counter(Counter::Retransmits) > 0, "packets that did not pass")
 }

@@ -10,7 +10,7 @@
 //! Rules about how much a comment must say.
 //!
 //! *Owns*: the least number of words. *Takes*: all files. *Gives*: the first doc comment, and the
-//! first safety_names_invariant comment, of a file that is too short to say anything.
+//! first safety comment, of a file that is too short to say anything.
 //!
 //! Text of a command line's help is not checked: it is a doc comment in the code, ends without a
 //! full stop, and stands in a tool.
@@ -169,7 +169,7 @@ impl<'ast> Visit<'ast> for Types {
 /// Most words of a doc comment that repeats what the name says.
 const DOC_WORDS: usize = 3;
 
-/// Most words of a safety_names_invariant comment that names no invariant.
+/// Most words of a safety comment that names no invariant.
 const SAFETY_WORDS: usize = 4;
 
 /// A doc comment says more than its name: units, a rule, an error.
@@ -185,7 +185,7 @@ pub(super) fn docs(files: &[File]) -> Vec<String> {
     })
 }
 
-/// A safety_names_invariant comment names the invariant and what keeps it.
+/// A safety comment names the invariant and what keeps it.
 pub(super) fn safety_names_invariant(files: &[File]) -> Vec<String> {
     let head = concat!("SAF", "ETY:");
     first_of_each(files, |file| {
