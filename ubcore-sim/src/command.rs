@@ -23,9 +23,11 @@ use udma_abi::{
 use crate::cfg::RcWire;
 use crate::context::function::REFILL_NS;
 use crate::context::function::{DeviceFunction, FunctionId, QuotaKind};
+use crate::context::plugged::PluggedModel;
 use crate::context::tables::Tables;
 use crate::engine::core::DeviceCore;
 use crate::exchange::{BoundTo, Exchange};
+use crate::nic::NicObject;
 use answer::{CmdAnswer, CmdOutcome, PendingCommand};
 use ring::CommandRing;
 use state::Around;
@@ -149,7 +151,13 @@ impl Commands {
             Command::QueryModelCounters { base, room } => query_model_counters(at, base, room),
             Command::QueryEid { index } => query_eid(&at.core.tables, index),
         };
-        outcome.unwrap_or_else(CmdAnswer::status)
+        let answer = outcome.unwrap_or_else(CmdAnswer::status);
+        if let (Some(contexts), CmdAnswer::Now(CmdStatus::Ok, [number, ..])) =
+            (at.core.tables.contexts(), &answer)
+        {
+            tell(contexts, at.function.id, &command, *number);
+        }
+        answer
     }
 
     /// Gives up a path that this function opened; those of others stay.
@@ -165,6 +173,21 @@ impl Commands {
         }
         Ok(CmdAnswer::status(at.exchange.disconnect(at.core, at.now, tpn)))
     }
+}
+
+/// Tells the model of a NIC of the object that a command created, whose number is the answer's first word.
+#[cold]
+fn tell(contexts: &PluggedModel, function: FunctionId, command: &Command, number: u64) {
+    let number = u32::try_from(number).unwrap_or(u32::MAX);
+    let object = match command {
+        Command::CreateJfc { depth_log2, .. } => {
+            NicObject::Jfc { jfcn: number, depth_log2: *depth_log2 }
+        }
+        Command::CreateQueue(args) => NicObject::Queue(number, args),
+        Command::RegisterSeg(args) => NicObject::Segment(args),
+        _ => return,
+    };
+    contexts.on_created(function.number().into(), object);
 }
 
 /// Pairs that speak the standard opcodes name memory by keys of the node: only the owner may connect them.

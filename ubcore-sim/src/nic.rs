@@ -5,12 +5,18 @@
 
 use std::{fmt::Debug, sync::Arc};
 
-use udma_abi::Nanos;
+use udma_abi::{
+    Nanos,
+    cmd::{CreateQueue, RegisterSeg},
+};
 
 /// Model of what is inside a NIC. It decides nothing but times: rights, order and bytes are the device's.
 pub trait NicModel: Send + Sync + Debug {
     /// What the model wants to know; the same for as long as the device lives.
     fn scope(&self) -> NicScope;
+
+    /// Takes an object of this function when it was created, before anything looks it up.
+    fn on_created(&self, _function: u32, _object: NicObject<'_>) {}
 
     /// Takes contexts that the device used at virtual time `now`. Returns when a request that starts with them
     /// ([`Lookup::Start`]) may do so; 0: at once.
@@ -70,6 +76,22 @@ pub enum Lookup {
     Unpin,
     /// The object ended: its number may name another one from now on. All pages of a segment end with it.
     End,
+}
+
+/// An object that was created, with what the driver said of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NicObject<'a> {
+    /// A JFC.
+    Jfc {
+        /// Its number.
+        jfcn: u32,
+        /// Logarithm of its entries.
+        depth_log2: u8,
+    },
+    /// A JFS, JFR or jetty: its number, and its arguments.
+    Queue(u32, &'a CreateQueue),
+    /// A segment.
+    Segment(&'a RegisterSeg),
 }
 
 /// One thing that a request looks up.

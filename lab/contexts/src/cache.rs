@@ -190,6 +190,12 @@ impl ContextCache {
         Ok(generation)
     }
 
+    /// Returns the token of a living context, as the host has it.
+    #[must_use]
+    pub fn token(&self, handle: ContextHandle) -> Option<ContextToken> {
+        self.host.record(handle).map(|record| record.token)
+    }
+
     /// Removes a context from all tiers; migrations of it end. Accesses with its generation find nothing from now on.
     pub fn destroy(&mut self, handle: ContextHandle, now: u64) {
         self.advance(now);

@@ -14,8 +14,11 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use ubcore_sim::nic::{LookedUp, Lookup, LookupSink, ModelMode};
-use udma_abi::Nanos;
+use ubcore_sim::nic::{LookedUp, Lookup, LookupSink, ModelMode, NicObject};
+use udma_abi::{
+    Nanos,
+    cmd::{CreateQueue, NONE, QueueState, RegisterSeg},
+};
 use urma_contexts::{
     AccessMode, CacheCfg, ContextCache, ContextHandle, ContextKind, SmallOp, TokenBody, policy,
 };
@@ -41,6 +44,9 @@ struct Model {
     tps: SmallNumbers<u32>,
     /// By token id and page number.
     pages: SmallNumbers<(u32, u64)>,
+    /// Fields of the tokens of queues, JFCs and segments, and the functions (PDs) of queues and segments.
+    bodies: BTreeMap<(ContextKind, u32), TokenBody>,
+    functions: BTreeMap<(ContextKind, u32), u32>,
     /// Model time in ns: the virtual time, or each request begins when the one before had its contexts.
     now: u64,
     /// Lookups of things for which no number was left.
@@ -92,6 +98,8 @@ impl ContextModel {
             cache,
             tps: SmallNumbers::new(),
             pages: SmallNumbers::new(),
+            bodies: BTreeMap::new(),
+            functions: BTreeMap::new(),
             now: 0,
             untracked: 0,
             repeats: Repeats::default(),
@@ -131,6 +139,24 @@ impl ContextModel {
         }
         model.now = model.now.max(now);
         model.look_up(&request).0
+    }
+
+    /// Takes what the driver said of an object: the fields of its token.
+    pub(crate) fn on_created(&self, function: u32, object: NicObject<'_>) {
+        let mut model = self.model();
+        let (kind, number, body) = match object {
+            NicObject::Jfc { jfcn, depth_log2 } => (ContextKind::Jfc, jfcn, jfc(jfcn, depth_log2)),
+            NicObject::Queue(number, args) => {
+                model.functions.insert((ContextKind::Queue, number), function);
+                (ContextKind::Queue, number, queue(function, number, args))
+            }
+            NicObject::Segment(args) => {
+                let number = args.token_id >> TOKEN_ID_SHIFT;
+                model.functions.insert((ContextKind::Segment, number), function);
+                (ContextKind::Segment, number, segment(args))
+            }
+        };
+        model.bodies.insert((kind, number), body);
     }
 
     /// Sends copies of all lookups to `sink`, until it wants no more.
@@ -192,7 +218,7 @@ impl Model {
         let mut recorded = Vec::new();
         for looked_up in request.all() {
             for (kind, number) in self.contexts_of(looked_up) {
-                let Some(context) = self.context(kind, number) else { continue };
+                let Some(context) = self.context(looked_up, kind, number) else { continue };
                 let KnownContext { handle, generation, op } = context;
                 if self.sink.is_some() {
                     recorded.push(handle.bits());
@@ -238,7 +264,12 @@ impl Model {
         looked_up: LookedUp,
     ) -> impl Iterator<Item = (ContextKind, Option<u32>)> + use<> {
         let (first, second) = match looked_up {
-            LookedUp::Queue(number) => ((ContextKind::Queue, Some(number)), None),
+            LookedUp::Queue(number) => {
+                // Its PD says whose it is.
+                let function = self.functions.get(&(ContextKind::Queue, number));
+                let context = function.map(|function| (ContextKind::Context, Some(*function)));
+                ((ContextKind::Queue, Some(number)), context)
+            }
             LookedUp::Jfc(number) => ((ContextKind::Jfc, Some(number)), None),
             LookedUp::Tp(tpn) => ((ContextKind::Tp, self.tps.number(tpn)), None),
             LookedUp::Segment { token_id, va } => {
@@ -251,16 +282,20 @@ impl Model {
     }
 
     /// The context of this number, created if it is new.
-    fn context(&mut self, kind: ContextKind, number: Option<u32>) -> Option<KnownContext> {
+    fn context(
+        &mut self,
+        looked_up: LookedUp,
+        kind: ContextKind,
+        number: Option<u32>,
+    ) -> Option<KnownContext> {
         let handle =
             number.filter(|number| *number < INDICES).and_then(|n| ContextHandle::new(kind, n));
         let Some(handle) = handle else {
             self.untracked += 1;
             return None;
         };
-        // Numbers of the device are in range, and the body's fields are 0: creating cannot fail.
         if self.cache.directory().read(handle).is_none()
-            && self.cache.create(handle.index(), &TokenBody::zero(kind)).is_err()
+            && self.cache.create(handle.index(), &self.body(looked_up, kind, handle)).is_err()
         {
             self.untracked += 1;
             return None;
@@ -268,6 +303,33 @@ impl Model {
         let generation = self.cache.directory().generation(handle);
         let op = if kind == ContextKind::Page { SmallOp::Read } else { SmallOp::Add(1) };
         Some(KnownContext { handle, generation, op })
+    }
+
+    /// Fields of the token of what is looked up for the first time.
+    fn body(&self, looked_up: LookedUp, kind: ContextKind, handle: ContextHandle) -> TokenBody {
+        match (kind, looked_up) {
+            (ContextKind::Context, _) => {
+                TokenBody::Context { uasid: handle.index().into(), flags: 0, eid_index: 0 }
+            }
+            (ContextKind::Tp, LookedUp::Tp(tpn)) => TokenBody::Tp {
+                tpn: u64::from(tpn) & TPN_MASK,
+                strategy: 0,
+                next_psn: 0,
+                state: 0,
+                acknowledged_psn: 0,
+                rest: 0,
+                path: 0,
+            },
+            (ContextKind::Page, LookedUp::Segment { va, .. }) => {
+                TokenBody::Page { address: va >> PAGE_SHIFT << PAGE_SHIFT }
+            }
+            // Of an object that was created before the model knew of it nothing is known.
+            _ => self
+                .bodies
+                .get(&(kind, handle.index()))
+                .copied()
+                .unwrap_or_else(|| TokenBody::zero(kind)),
+        }
     }
 
     /// Handles of contexts that were looked up before.
@@ -334,9 +396,54 @@ impl Model {
     }
 
     fn destroy(&mut self, kind: ContextKind, number: u32) {
+        self.bodies.remove(&(kind, number));
+        self.functions.remove(&(kind, number));
         if let Some(handle) = ContextHandle::new(kind, number) {
             self.cache.destroy(handle, self.now);
         }
+    }
+}
+
+/// Fields of a JFC's token.
+fn jfc(number: u32, depth_log2: u8) -> TokenBody {
+    TokenBody::Jfc {
+        number: u64::from(number) & NUMBER_MASK,
+        vector: 0,
+        depth_log2: depth_log2.into(),
+        arm_flags: 0,
+        consumer: 0,
+    }
+}
+
+/// Fields of the token of a queue of this function.
+fn queue(function: u32, number: u32, args: &CreateQueue) -> TokenBody {
+    let numbered = |number: u32| if number == NONE { 0 } else { u64::from(number) & NUMBER_MASK };
+    let receives = args.rq.map_or(args.recv_jfcn, |rq| rq.jfcn);
+    TokenBody::Queue {
+        number: numbered(number),
+        mode: args.mode as u64,
+        state: QueueState::Ready as u64,
+        flags: u64::from(args.flags.bits()) & 0xf,
+        jfr: numbered(args.shared_jfr),
+        context: u64::from(function) & 0xfff,
+        send_jfc: args.sq.map_or(0, |sq| numbered(sq.jfcn)),
+        priority: args.sq.map_or(0, |sq| u64::from(sq.priority) & 0xf),
+        access: 0,
+        receive_jfc: numbered(receives),
+        rest: 0,
+    }
+}
+
+/// Fields of a segment's token.
+fn segment(args: &RegisterSeg) -> TokenBody {
+    let pages = (args.len + (args.va & (PAGE_BYTES - 1))).div_ceil(PAGE_BYTES);
+    TokenBody::Segment {
+        token_id: args.token_id.into(),
+        access: args.access.bits().into(),
+        page_shift: PAGE_SHIFT.into(),
+        flags: args.token_value.is_some().into(),
+        pages: pages.min(u32::MAX.into()),
+        generation_low: 0,
     }
 }
 
@@ -386,8 +493,8 @@ const NAMES: [&str; 39] = [
 const PREFIX: &str = "context_";
 /// Latency of the chip in ns: time of a request that hits only.
 const L1_NS: u64 = 4;
-/// Contexts of a usual request: queue, TP, JFC, segment and page of two pieces.
-const KNOWN: usize = 7;
+/// Contexts of a usual request: queue and its PD, TP, JFC, segment and page of two pieces.
+const KNOWN: usize = 8;
 /// Requests ahead of their turn whose contexts are asked for: 900 ns of a miss at 30 M requests/s.
 const PREFETCHED: u32 = 27;
 /// Indices of a kind: those of queues, JFCs and segments have 20 bits.
@@ -396,6 +503,10 @@ const INDICES: u32 = 1 << 20;
 const TOKEN_ID_SHIFT: u32 = 8;
 /// Pages of 4 KiB.
 const PAGE_SHIFT: u32 = 12;
+const PAGE_BYTES: u64 = 1 << PAGE_SHIFT;
+/// Numbers of queues and JFCs in tokens have 20 bits, those of TPs 24.
+const NUMBER_MASK: u64 = 0xf_ffff;
+const TPN_MASK: u64 = 0xff_ffff;
 
 /// Things that a usual request looks up at most: queue, TP, JFC and five pieces.
 const USUAL: usize = 8;
@@ -520,6 +631,8 @@ impl Repeats {
 
 #[cfg(test)]
 mod tests {
+    use udma_abi::cmd::{Access, CmdQueueKind, Mode, QueueFlags, SqArgs};
+
     use super::*;
 
     fn value(model: &ContextModel, name: &str) -> u64 {
@@ -557,6 +670,84 @@ mod tests {
         assert_eq!((value("accesses"), value("l1_hits")), (10, 5));
         assert!(value("model_ns") - first <= 8, "the chip was enough");
         assert_eq!(value("page_accesses"), 2);
+    }
+
+    const QUEUE: CreateQueue = CreateQueue {
+        kind: CmdQueueKind::Jetty,
+        id: 0,
+        mode: Mode::Rc,
+        flags: QueueFlags::TOKEN,
+        cookie: 0,
+        record: 0,
+        sq: Some(SqArgs {
+            base: 0,
+            blocks_log2: 6,
+            jfcn: 3,
+            rnr_retry: 0,
+            err_timeout: 0,
+            priority: 5,
+        }),
+        rq: None,
+        shared_jfr: 9,
+        recv_jfcn: 4,
+        group: NONE,
+    };
+
+    #[test]
+    fn tokens_hold_what_the_driver_said_of_their_objects_and_a_queue_its_pd() {
+        let model = ContextModel::new(ModelMode::Count).unwrap();
+        let access = Access::READ | Access::WRITE;
+        let (token_id, va, len) = (3 << 8, 0x5f00, 0x2000);
+        let args = RegisterSeg { token_id, iova: 0, va, len, access, token_value: Some(1) };
+        model.on_created(2, NicObject::Jfc { jfcn: 3, depth_log2: 7 });
+        model.on_created(2, NicObject::Queue(1, &QUEUE));
+        model.on_created(2, NicObject::Segment(&args));
+        let segment = LookedUp::Segment { token_id, va: 0x6010 };
+        let all = [LookedUp::Queue(1), LookedUp::Jfc(3), LookedUp::Tp(0xab_cdef), segment];
+        start(&model, 0, &all);
+        assert_eq!((value(&model, "accesses"), value(&model, "untracked")), (6, 0));
+        let body = |kind, number| {
+            let model = model.model();
+            let handle = ContextHandle::new(kind, number).unwrap();
+            model.cache.token(handle).unwrap().body()
+        };
+        assert_eq!(
+            body(ContextKind::Queue, 1),
+            TokenBody::Queue {
+                number: 1,
+                mode: 2,
+                state: 1,
+                flags: 4,
+                jfr: 9,
+                context: 2,
+                send_jfc: 3,
+                priority: 5,
+                access: 0,
+                receive_jfc: 4,
+                rest: 0,
+            }
+        );
+        let context = TokenBody::Context { uasid: 2, flags: 0, eid_index: 0 };
+        assert_eq!(body(ContextKind::Context, 2), context);
+        assert_eq!(body(ContextKind::Jfc, 3), jfc(3, 7));
+        // 0x5f00 to 0x7eff: three pages.
+        let (access, pages) = (6, 3);
+        let wanted = TokenBody::Segment {
+            token_id: token_id.into(),
+            access,
+            page_shift: 12,
+            flags: 1,
+            pages,
+            generation_low: 0,
+        };
+        assert_eq!(body(ContextKind::Segment, 3), wanted);
+        assert_eq!(body(ContextKind::Page, 0), TokenBody::Page { address: 0x6000 });
+        let TokenBody::Tp { tpn, .. } = body(ContextKind::Tp, 0) else { panic!("a TP") };
+        assert_eq!(tpn, 0xab_cdef);
+        // Another object of that number is another one.
+        model.on_lookup(0, Lookup::End, &[LookedUp::Queue(1)]);
+        start(&model, 0, &[LookedUp::Queue(1)]);
+        assert_eq!(body(ContextKind::Queue, 1), TokenBody::zero(ContextKind::Queue));
     }
 
     /// Requests that repeat leave what they would leave one by one.

@@ -13,7 +13,7 @@ mod packet_engine;
 
 use std::{io, sync::Arc};
 
-use ubcore_sim::nic::{LookedUp, Lookup, LookupSink, ModelMode, NicModel, NicScope};
+use ubcore_sim::nic::{LookedUp, Lookup, LookupSink, ModelMode, NicModel, NicObject, NicScope};
 use ubcore_sim::node::{ConfigError, Setting};
 use ubcore_sim::sim::ModelSource;
 use ubcore_sim::{Node, NodeCfg, NodeError};
@@ -110,6 +110,12 @@ impl NicModel for Models {
             contexts: self.contexts.as_ref().map_or(ModelMode::Off, ContextModel::mode),
             messages: self.engine.as_ref().map_or(ModelMode::Off, PacketEngine::mode),
             prefetched: self.contexts.as_ref().map_or(0, ContextModel::prefetched),
+        }
+    }
+
+    fn on_created(&self, function: u32, object: NicObject<'_>) {
+        if let Some(contexts) = &self.contexts {
+            contexts.on_created(function, object);
         }
     }
 

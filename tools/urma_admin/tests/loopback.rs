@@ -404,7 +404,7 @@ fn lookups_of_contexts_are_captured_as_a_trace() {
     let file = std::env::temp_dir().join(format!("urma-admin-{}.u32", std::process::id()));
     let name = file.to_str().unwrap();
     let mut capture = Command::new(PROGRAM)
-        .args(["capture", &eid, "--contexts", name, "-c", "30", "-D", "30", "--json"])
+        .args(["capture", &eid, "--contexts", name, "-c", "32", "-D", "30", "--json"])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -416,13 +416,13 @@ fn lookups_of_contexts_are_captured_as_a_trace() {
         std::thread::sleep(Duration::from_millis(5));
     }
     let said: Value = serde_json::from_slice(&capture.wait_with_output().unwrap().stdout).unwrap();
-    assert_eq!((&said["lookups"], &said["dropped"]), (&30.into(), &0.into()), "{said:#}");
+    assert_eq!((&said["lookups"], &said["dropped"]), (&32.into(), &0.into()), "{said:#}");
     let trace = TraceFormat::U32.read(&std::fs::read(&file).unwrap()).unwrap();
     std::fs::remove_file(&file).unwrap();
-    // Queue, TP and JFC, each time the same: their kinds are in the upper four bits.
-    assert_eq!((trace.handles().len(), trace.distinct()), (30, 3));
-    let kinds: Vec<u32> = trace.handles().iter().map(|handle| handle >> 28).take(3).collect();
-    assert_eq!(kinds, [3, 4, 2]);
+    // Queue, its PD, TP and JFC, each time the same: their kinds are in the upper four bits.
+    assert_eq!((trace.handles().len(), trace.distinct()), (32, 4));
+    let kinds: Vec<u32> = trace.handles().iter().map(|handle| handle >> 28).take(4).collect();
+    assert_eq!(kinds, [3, 0, 4, 2]);
     // A node without the model says so.
     let other = there.context.eid().to_string();
     let refused = admin(&["capture", &other, "--contexts", name, "-D", "30"]);

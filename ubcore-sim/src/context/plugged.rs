@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use udma_abi::{Nanos, rqe::SGE_MAX};
 use urma_mem::sync::{AtomicU64, Ordering};
 
-use crate::nic::{LookedUp, Lookup, LookupSink, ModelMode, NicModel, NicScope};
+use crate::nic::{LookedUp, Lookup, LookupSink, ModelMode, NicModel, NicObject, NicScope};
 
 /// Queue and number of a request.
 pub(crate) type MessageKey = (u32, u32);
@@ -42,6 +42,11 @@ impl PluggedModel {
     #[inline]
     pub(crate) fn has_contexts(&self) -> bool {
         self.scope.contexts != ModelMode::Off
+    }
+
+    /// Passes on an object that this function created.
+    pub(crate) fn on_created(&self, function: u32, object: NicObject<'_>) {
+        self.model.on_created(function, object);
     }
 
     /// Looks up everything that a request needs at once. Returns when it may start in virtual time; 0: now.

@@ -14,7 +14,7 @@ use udma_abi::{
 use super::scene::scene_of;
 use super::{Bench, on_seg, pair, pair_plugged, step_both};
 use crate::device::FunctionQuota;
-use crate::nic::{LookedUp, Lookup, LookupSink, ModelMode, NicModel, NicScope};
+use crate::nic::{LookedUp, Lookup, LookupSink, ModelMode, NicModel, NicObject, NicScope};
 
 /// A chip that keeps everything until it ends: what it has takes 4 ns, what it lacks 600 ns.
 #[derive(Debug)]
@@ -30,6 +30,7 @@ struct ChipState {
     has: BTreeSet<LookedUp>,
     hits: u64,
     misses: u64,
+    created: Vec<(u32, String)>,
 }
 
 impl Chip {
@@ -56,6 +57,15 @@ impl Chip {
 impl NicModel for Chip {
     fn scope(&self) -> NicScope {
         NicScope { contexts: self.mode, ..NicScope::default() }
+    }
+
+    fn on_created(&self, function: u32, object: NicObject<'_>) {
+        let object = match object {
+            NicObject::Jfc { jfcn, depth_log2 } => format!("JFC {jfcn}: 1 << {depth_log2}"),
+            NicObject::Queue(number, args) => format!("queue {number}: {:?}", args.kind),
+            NicObject::Segment(args) => format!("segment {:#x}: {}", args.token_id, args.len),
+        };
+        self.state().created.push((function, object));
     }
 
     fn on_lookup(&self, now: Nanos, lookup: Lookup, contexts: &[LookedUp]) -> Nanos {
@@ -130,6 +140,26 @@ fn each_request_looks_its_contexts_up_once() {
     assert_eq!(target.accesses(), 3);
     let of_target = target.state().has.clone();
     assert!(of_target.contains(&LookedUp::Queue(there.id)), "{of_target:?}");
+}
+
+#[test]
+fn the_model_is_told_of_each_object_and_of_none_that_was_refused() {
+    let (mut a, _b, [chip, _]) = plugged(ModelMode::Count, false);
+    let jfc = a.jfc(4);
+    let queue = a.jetty(4, &jfc, |_| {});
+    let segment = a.seg(4096);
+    let created = chip.state().created.clone();
+    let wanted = [
+        format!("JFC {}: 1 << 4", jfc.id),
+        format!("queue {}: Jetty", queue.id),
+        format!("segment {:#x}: 4096", segment.token_id),
+    ];
+    for object in wanted {
+        assert_eq!(created.iter().filter(|(_, one)| *one == object).count(), 1, "{created:?}");
+    }
+    let refused = Command::CreateJfc { base: 1, depth_log2: 40, eqn: 9, inline: false };
+    assert_ne!(a.command(refused).status, CmdStatus::Ok);
+    assert_eq!(chip.state().created, created);
 }
 
 /// A number that a program may ask for.
