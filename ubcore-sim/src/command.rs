@@ -179,13 +179,14 @@ impl Commands {
 #[cold]
 fn tell(contexts: &PluggedModel, function: FunctionId, command: &Command, number: u64) {
     let number = u32::try_from(number).unwrap_or(u32::MAX);
-    let object = match command {
-        Command::CreateJfc { depth_log2, .. } => {
-            NicObject::Jfc { jfcn: number, depth_log2: *depth_log2 }
-        }
-        Command::CreateQueue(args) => NicObject::Queue(number, args),
-        Command::RegisterSeg(args) => NicObject::Segment(args),
-        _ => return,
+    let object = if let Command::CreateJfc { depth_log2, .. } = command {
+        NicObject::Jfc { jfcn: number, depth_log2: *depth_log2 }
+    } else if let Command::CreateQueue(args) = command {
+        NicObject::Queue(number, args)
+    } else if let Command::RegisterSeg(args) = command {
+        NicObject::Segment(args)
+    } else {
+        return;
     };
     contexts.on_created(function.number().into(), object);
 }

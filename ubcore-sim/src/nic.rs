@@ -81,16 +81,16 @@ pub enum Lookup {
 /// An object that was created, with what the driver said of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NicObject<'a> {
-    /// A JFC.
+    /// A JFC that was created.
     Jfc {
-        /// Its number.
+        /// Number of the JFC.
         jfcn: u32,
-        /// Logarithm of its entries.
+        /// Logarithm of the number of its entries.
         depth_log2: u8,
     },
     /// A JFS, JFR or jetty: its number, and its arguments.
     Queue(u32, &'a CreateQueue),
-    /// A segment.
+    /// A segment that was registered.
     Segment(&'a RegisterSeg),
 }
 
