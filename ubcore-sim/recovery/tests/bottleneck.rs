@@ -305,7 +305,9 @@ fn sixteen_flows_share_a_link_alike_and_little_is_dropped() {
         let fair = if lost == 0 { 0.95 } else { 0.9 };
         assert!(fairness >= fair && outcome.used >= 0.95, "{cfg:?}: {fairness} {outcome:?}");
         let received: u64 = outcome.shares.iter().sum();
-        assert!(100 * outcome.dropped < 7 * received, "{cfg:?}: {outcome:?}");
+        // Of 2 ms the queue is ten round trips, and of 80 ms a quarter.
+        let most = if (rtt_ms, lost) == (20, 0) { 1 } else { 7 };
+        assert!(100 * outcome.dropped < most * received, "{cfg:?}: {outcome:?}");
     }
 }
 

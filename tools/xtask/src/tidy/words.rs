@@ -204,8 +204,8 @@ pub(super) fn safety_names_invariant(files: &[File]) -> Vec<String> {
 
 fn first_of_each(files: &[File], short: impl Fn(&File) -> Option<(usize, String)>) -> Vec<String> {
     let checked = files.iter().filter(|file| file.is_rust());
-    let found_by = checked.filter_map(|file| short(file).map(|(line, text)| (file, line, text)));
-    found_by.map(|(file, line, text)| format!("{}:{line}: {text:?}", file.path)).collect()
+    let found = checked.filter_map(|file| short(file).map(|(line, text)| (file, line, text)));
+    found.map(|(file, line, text)| format!("{}:{line}: {text:?}", file.path)).collect()
 }
 
 /// Comments of adjacent lines that begin with `mark`: line number and text.
@@ -258,7 +258,7 @@ mod tests {
         assert!(found("b/src/y.rs", "impl B { type Out = u8; }").is_empty());
     }
 
-    fn found_by(rule: fn(&[File]) -> Vec<String>, path: &str, text: &str) -> usize {
+    fn found_in(rule: fn(&[File]) -> Vec<String>, path: &str, text: &str) -> usize {
         rule(&[File { path: path.to_owned(), text: text.to_owned() }]).len()
     }
 
@@ -271,7 +271,7 @@ mod tests {
             "/// A longer one that says enough.\nfn a() {}\n\n/// The queue.\nfn b() {}\n",
             "/// No stop\nfn a() {}\n",
         ] {
-            assert_eq!(found_by(docs, "a/src/x.rs", text), 1, "{text}");
+            assert_eq!(found_in(docs, "a/src/x.rs", text), 1, "{text}");
         }
     }
 
@@ -284,19 +284,19 @@ mod tests {
             "// Short.\n",
             "//// Short.\n",
         ] {
-            assert_eq!(found_by(docs, "a/src/x.rs", text), 0, "{text}");
+            assert_eq!(found_in(docs, "a/src/x.rs", text), 0, "{text}");
         }
-        assert_eq!(found_by(docs, "tools/a/src/x.rs", "/// Jetty groups\nGroups,\n"), 0, "help");
-        assert_eq!(found_by(docs, "tools/a/src/x.rs", "/// Jetty groups.\nGroups,\n"), 1);
+        assert_eq!(found_in(docs, "tools/a/src/x.rs", "/// Jetty groups\nGroups,\n"), 0, "help");
+        assert_eq!(found_in(docs, "tools/a/src/x.rs", "/// Jetty groups.\nGroups,\n"), 1);
     }
 
     #[test]
     fn a_planted_short_safety_comment_is_found() {
         let comment = |text: &str| format!("    // {}{}\n    unsafe {{ f() }};\n", "SAFETY", text);
         for text in [": as above.", ": a live object.", ":"] {
-            assert_eq!(found_by(safety_names_invariant, "a/src/x.rs", &comment(text)), 1, "{text}");
+            assert_eq!(found_in(safety_names_invariant, "a/src/x.rs", &comment(text)), 1, "{text}");
             assert_eq!(
-                found_by(safety_names_invariant, "liburma/src/x.rs", &comment(text)),
+                found_in(safety_names_invariant, "liburma/src/x.rs", &comment(text)),
                 1,
                 "{text}"
             );
@@ -304,7 +304,7 @@ mod tests {
         for text in
             [": `slot` stays mapped until the slab goes.", ": it is\n    // mapped and locked."]
         {
-            assert_eq!(found_by(safety_names_invariant, "a/src/x.rs", &comment(text)), 0, "{text}");
+            assert_eq!(found_in(safety_names_invariant, "a/src/x.rs", &comment(text)), 0, "{text}");
         }
     }
 }
