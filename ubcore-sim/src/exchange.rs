@@ -7,13 +7,10 @@
 //! carrier below both. Everything here runs under the device's one `Serial`. Completions are put into the mail of
 //! their queues; the caller then wakes the queues that [`Exchange::drain_ended`] gives.
 //!
-//! Arguments that describe queues to the exchange, and the outcome of a connect.
+//! [`SendSide`], [`RecvSide`], [`SharedSide`] and [`BoundTo`] describe queues to the exchange, [`Connecting`] is the
+//! outcome of a connect: plain values without state.
 //!
-//! *Owns*: plain values. *Must not*: hold state.
-//!
-//! Arguments that the work for one peer needs.
-//!
-//! *Owns*: borrows, for one call. *Must not*: reach another peer.
+//! [`ExchangeContext`] has what the work for one peer needs: borrows, for one call. *Must not*: reach another peer.
 
 mod ack_delay;
 mod initiator;

@@ -11,18 +11,11 @@
 //! moves the record). A polled completion frees its position even while the record lags behind: the device has read
 //! the entry by then.
 //!
-//! The target of an RC jetty, shared by its poster and its control part.
+//! [`BoundTarget`] is the target of an RC jetty, shared by its poster and its control part. *Must not*: know what binds.
 //!
-//! *Must not*: know what binds.
+//! [`blocks_log2`] and [`sq_args`] say how long the ring of a queue is, and what the device is asked for.
 //!
-//! What a send ring is made as.
-//!
-//! *Takes*: the configuration of a queue. *Gives*: how long its ring is, and what the device is asked for.
-//!
-//! Records for polls which cache lines a post touches.
-//!
-//! *Owns*: nothing. *Takes*: a poster that stays where it is. *Gives*: addresses to prefetch. *Must not*: be called
-//! per request.
+//! `note_lines()` records for polls which cache lines a post touches. *Must not*: be called per request.
 
 mod alone;
 mod room;

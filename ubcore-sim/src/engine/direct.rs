@@ -4,10 +4,8 @@
 //! *Gives*: bytes moved, or the result that the peer is needed. *Must not*: move a byte before all checks; move more
 //! than a chunk without checking the generation again.
 //!
-//! Atomics on one word of memory.
-//!
-//! *Owns*: what each operation does. *Takes*: a place and operands. *Gives*: the old value. *Must not*: check rights;
-//! the callers did.
+//! [`atomic_at`] executes an atomic on one word of memory. *Gives*: the old value. *Must not*: check rights; the
+//! callers did.
 
 use udma_abi::{CqeStatus, FetchKind, NotifyKind, OpKind, Opcode, Sqe, cmd::Access};
 use urma_mem::{Region, WordAtomic};

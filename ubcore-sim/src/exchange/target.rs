@@ -3,14 +3,10 @@
 //! *Owns*: receives, unfinished messages, kept answers. *Takes*: pieces in order. *Gives*: placed bytes, receive
 //! completions, answers. *Must not*: place a byte before rights, state and bounds of the target were checked.
 //!
-//! A piece of a request, as the responder gets it, and its source.
+//! [`RequestFragment`] and [`RequestSource`] are a piece of a request, as the responder gets it, and its source.
 //!
-//! *Owns*: plain views. *Must not*: hold state.
-//!
-//! Context lookups for a peer's pieces in the model of a NIC, and pieces that wait for them.
-//!
-//! *Owns*: which contexts a request needs at its target. *Takes*: headers. *Gives*: when the request may start. *Must
-//! not*: admit or refuse a request, take a receive.
+//! [`look_up`] looks up, in the model of a NIC, the contexts that a request needs at its target. *Gives*: when the
+//! request may start. *Must not*: admit or refuse a request, take a receive.
 
 pub(crate) mod guesses;
 pub(crate) mod memory;

@@ -63,7 +63,7 @@ pub struct LinkCounts {
     pub sent: u64,
     /// Datagrams that the system refused (no room, too long, no route).
     pub send_dropped: u64,
-    /// Number of datagrams received in this batch.
+    /// Datagrams that the system gave so far.
     pub received: u64,
     /// Number of send system calls.
     pub send_calls: u64,

@@ -3,9 +3,9 @@
 //! *Owns*: the register window and DMA space of the embedded device. *Takes*: a driver's accesses. *Gives*: the
 //! device's answers, or those of an unplugged device once the node is closed or forked. *Must not*: buffer anything.
 //!
-//! A function of a node, for a driver in another process.
-//!
-//! *Owns*: the function. *Takes*: register accesses and memory of that process. *Gives*: the function's answers. *Must not*: outlive its driver: dropped, it ends with everything that it has.
+//! [`ClientFunction`] is a function of a node, for a driver in another process. *Takes*: register accesses and memory of
+//! that process. *Gives*: the function's answers. *Must not*: outlive its driver: dropped, it ends with everything that
+//! it has.
 
 use std::{
     io,

@@ -3,14 +3,10 @@
 //! *Owns*: header and length of a piece. *Takes*: a request, the size of pieces. *Gives*: headers and bytes. *Must
 //! not*: push; change the request.
 //!
-//! Pieces of requests in the model of a NIC: what is gathered and cut, which contexts stay on the chip.
+//! [`ready_at`] and [`on_pushed`] tell the model of a NIC of pieces: what is gathered and cut, which contexts stay on
+//! the chip. *Give*: when those that go by packets may go. *Must not*: change or refuse a piece.
 //!
-//! *Takes*: pieces of requests. *Gives*: when those that go by packets may go. *Must not*: change or refuse a piece.
-//!
-//! From a fetched entry to the header of its request.
-//!
-//! *Owns*: which field goes where. *Takes*: a decoded entry. *Gives*: the header that all pieces
-//! share. *Must not*: read payload.
+//! [`header`] makes of a decoded entry the header that all pieces of its request share. *Must not*: read payload.
 
 use udma_abi::{CqeStatus, Nanos, NotifyKind, OpKind, Opcode, Sqe, cmd::Mode, sqe::SqeFlags};
 use urma_packet::{

@@ -17,7 +17,7 @@ use crate::exchange::SendSide;
 /// ask for 3 and mean "soon"; 33 us would end requests whose peer merely waits for a processor.
 pub(crate) const TIMEOUT_MIN_NS: Nanos = 128_000_000;
 
-/// Send queue as the responder's checks see it.
+/// Send queue as the requester sees it.
 #[derive(Debug)]
 pub(crate) struct Sender {
     pub(crate) side: SendSide,

@@ -3,9 +3,8 @@
 //! *Owns*: both directions, the bounds of one step. *Takes*: pieces, time. *Gives*: pieces. *Must not*: let one
 //! queue's trouble stop another queue.
 //!
-//! One path to a node with its users, and the requests that keep it open.
-//!
-//! *Owns*: users, how far each send queue has to retire. *Must not*: wait for a queue.
+//! [`UsedPath`] is one path to a node with its users, and [`Posted`] the requests that keep it open. *Own*: users, how
+//! far each send queue has to retire. *Must not*: wait for a queue.
 
 use udma_abi::{CmdStatus, CqeStatus, Nanos, RawEid, counters::Counter};
 use urma_mem::{Region, sync::Ordering};

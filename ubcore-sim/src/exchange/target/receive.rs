@@ -4,10 +4,10 @@
 //! *Gives*: one receive with its completion slot, or the reason why not. *Must not*: take a receive without a slot;
 //! read a ring entry twice.
 //!
-//! Targets of messages: checks of one queue, and the choice within a group.
+//! [`ReceivingSide`] checks messages for one queue, [`Group`] chooses within a group.
 //!
-//! *Owns*: modes, tokens, bindings, members. *Takes*: what a message asks for. *Gives*: yes, or the reason why not.
-//! *Must not*: touch a receive ring.
+//! *Own*: modes, tokens, bindings, members. *Take*: what a message asks for. *Give*: yes, or the reason why not. *Must not*:
+//! touch a receive ring.
 
 use std::{collections::BTreeMap, sync::Arc};
 
