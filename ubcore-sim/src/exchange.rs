@@ -1,16 +1,8 @@
 //! Requests that need the peer: from a send queue's mail to the completion, and the other node's side.
 //!
-//! *Owns*: peers, outstanding requests, receive queues. *Takes*: mail, pieces from carriers, time. *Gives*:
-//! completions, pieces, receive completions. *Must not*: touch a send queue except through its mail.
-//!
 //! Each peer has a requester for the requests of this node's queues, a responder for those of its own queues, and a
-//! carrier below both. Everything here runs under the device's one `Serial`. Completions are put into the mail of
-//! their queues; the caller then wakes the queues that [`Exchange::drain_ended`] gives.
-//!
-//! [`SendSide`], [`RecvSide`], [`SharedSide`] and [`BoundTo`] describe queues to the exchange, [`Connecting`] is the
-//! outcome of a connect: plain values without state.
-//!
-//! [`ExchangeContext`] has what the work for one peer needs: borrows, for one call. *Must not*: reach another peer.
+//! carrier below both. Everything here runs under the device's one `Serial`, and touches a send queue only through
+//! its mail; the caller then wakes the queues that [`Exchange::drain_ended`] gives.
 
 mod ack_delay;
 mod initiator;

@@ -1,12 +1,7 @@
-//! Taking layouts off the front of a slice and putting them into a buffer.
+//! Reading header layouts from the front of a slice, writing them into a buffer, and why a packet was refused.
 //!
-//! - owns: the two cursors and the 24-bit big-endian conversions.
-//! - takes: slices. gives: `&Layout` or a truncation error. must not: depend on any header.
-//!
-//! Why a packet was refused.
-//!
-//! - owns: the closed list of reasons, used as counter names where packets are dropped.
-//! - takes: nothing. gives: [`PacketError`]. must not: grow past seven reasons.
+//! Depends on no header. [`PacketError`] is a closed list of seven reasons, used as counter names where packets are
+//! dropped.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 

@@ -1,20 +1,7 @@
 //! The invariant CRC, the last four bytes of every packet.
 //!
-//! - owns: which bytes it covers, and the IP header values it assumes where a socket hides them.
-//! - takes: a UDP payload and the addresses it travels between. gives: its ICRC, or a refusal.
-//! - must not: interpret anything after the BTH.
-//!
-//! CRC-32 (the Ethernet polynomial) over 8 bytes of ones, the IP and UDP headers, BTH, the rest,
-//! payload and pad, where what a router may change counts as ones; stored little-endian.
-//!
-//! The ICRC of a packet whose IPv4 Identification changes.
-//!
-//! *Owns*: the differences by length. *Takes*: a packet sealed for one Identification. *Gives*: the
-//! same packet sealed for another. *Must not*: judge whether the ICRC was right; read the packet.
-//!
-//! A CRC is linear: what changes when a header field changes from 0 to `id` depends on `id` and the
-//! packet's length only, and the difference of an `id` is the sum (xor) of those of its bits. So a
-//! packet is renumbered by one xor instead of a second pass over its bytes.
+//! CRC-32 (the Ethernet polynomial) over 8 bytes of ones, the IP and UDP headers, BTH, the rest, payload and pad,
+//! where what a router may change counts as ones; stored little-endian. Nothing after the BTH is interpreted.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -330,6 +317,11 @@ pub(crate) fn v6_octets(address: IpAddr) -> [u8; 16] {
 }
 
 /// Differences for the lengths that were used last.
+///
+/// A CRC is linear: what changes when a header field changes from 0 to `id` depends on `id` and the packet's length
+/// only, and the difference of an `id` is the sum (xor) of those of its bits. So a packet sealed for one
+/// Identification is sealed for another by one xor instead of a second pass over its bytes, whether or not its ICRC
+/// was right.
 #[derive(Debug, Default)]
 pub struct Renumber {
     lens: [Differences; LENS],

@@ -1,10 +1,7 @@
-//! What a program posts and polls.
+//! What a program posts and polls, and which opcodes stand for it on the wire.
 //!
-//! - owns: requests, receives, completions and their states.
-//!
-//! Opcodes of requests: which message a packet is part of, and where it stands in it.
-//!
-//! - owns: the relation between opcode and place in the message, both directions.
+//! Requests, receives, completions and their states; and, in both directions, which opcode a packet has by its place
+//! in its message.
 
 use urma_packet::roce::rc;
 

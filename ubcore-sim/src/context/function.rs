@@ -1,13 +1,7 @@
 //! A function of the device: the part of it that one driver has, except for objects.
 //!
-//! *Owns*: set-up registers, DMA space, asynchronous events, quota and its use. *Takes*: what its driver writes and
-//! maps. *Gives*: windows on that memory only. *Must not*: reach what another function mapped.
-//!
-//! Tokens: the comparison in constant time, and how many refusals each function has for what others own.
-//!
-//! *Owns*: the comparison; refusals that are left. *Takes*: the token of a segment or queue, and what a request shows;
-//! refusals, time. *Gives*: whether they match; whether another access is looked at. *Must not*: take a time that depends
-//! on where two tokens differ; show by its answer whether a token that came too early was right.
+//! Set-up registers, DMA space, asynchronous events, quota and its use. A function must not reach what another one
+//! mapped. Tokens are compared here too, in a time that does not depend on where two of them differ.
 
 use std::{
     collections::VecDeque,
@@ -360,6 +354,8 @@ pub(crate) fn fits(guard: Option<u32>, shown: Option<u32>) -> bool {
 }
 
 /// Refusals that are left: [`GUESSES`] at once, then one more for each refill.
+///
+/// While none is left, every access is refused: no answer tells a right guess from a wrong one.
 #[derive(Debug)]
 pub(crate) struct GuessBudget(AtomicU32);
 

@@ -1,14 +1,7 @@
 //! Completion queues: slots reserved before work starts, entries written by many, events once.
 //!
-//! *Owns*: producer side of a completion ring, by atomics alone. *Takes*: reservations, entries, the consumer's
-//! doorbell. *Gives*: entries in host memory, one event per arm ([`urma_mem::event`] has the rules, and their model).
-//! *Must not*: overwrite an entry that the driver has not consumed; wait.
-//!
-//! The doorbell slot of a JFC: arms that its driver stored, and that no register write has brought.
-//!
-//! *Owns*: the doorbell memory of the JFC's function, and which slot is the JFC's. *Takes*: the slot by which the JFC
-//! rang. *Gives*: the newest arm and consumer index. *Must not*: wait; trust a word of the memory; read that of
-//! another function.
+//! The producer side of a completion ring, by atomics alone, with one event per arm ([`urma_mem::event`] has the
+//! rules, and their model). Must not overwrite an entry that the driver has not consumed, or wait.
 
 use std::sync::Arc;
 
@@ -361,6 +354,9 @@ impl JfcPort {
 const NO_SLOT: usize = usize::MAX;
 
 /// Slot of a JFC in the doorbell memory of its function, if there is one.
+///
+/// It has the arms that the driver stored and that no register write has brought. Its words are not trusted, and the
+/// memory of another function is never read.
 #[derive(Debug)]
 pub(crate) struct ArmSlot {
     memory: ArcSwapOption<Region>,

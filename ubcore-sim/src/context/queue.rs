@@ -1,13 +1,6 @@
-//! A queue number: the permanent place where doorbells arrive.
+//! A queue number: the permanent place where doorbells arrive, and how much of its queue one step does.
 //!
-//! *Owns*: the producer index, and marks between posters and the queue's engine. *Takes*: doorbells. *Gives*: marks.
-//! *Must not*: make a poster wait.
-//!
-//! Bounds of one step of a send queue, when functions share the device.
-//!
-//! *Owns*: the bounds. *Takes*: the settings, the number of functions. *Gives*: the bounds of the settings while one
-//! driver uses the device; smaller ones, and one queue of each function per step, while several do. *Must not*: hold
-//! queues or functions.
+//! Has the producer index, and marks between posters and the queue's engine. Must not make a poster wait.
 
 use urma_mem::sync::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
@@ -100,6 +93,9 @@ const SHARED_STEP_BYTES: usize = 256 << 10;
 const SHARED_STEP_REQUESTS: u32 = 16;
 
 /// Bounds of one step of one send queue.
+///
+/// While one driver uses the device they are those of the settings; while several do they are smaller, and one step
+/// takes one queue of each function.
 #[derive(Debug)]
 pub(crate) struct StepShare {
     bytes: AtomicUsize,

@@ -1,7 +1,6 @@
-//! Registered memory of this node, and its entries in the table that peers read.
+//! Registered memory of this node: local contexts by token id, and its entries in the table that peers read.
 //!
-//! *Owns*: local contexts by token id; the published entry (layout below). *Takes*: registrations.
-//! *Gives*: contexts without a lock; generations. *Must not*: free an index that a peer may touch.
+//! Contexts are found without a lock. Must not free an index that a peer may touch.
 //!
 //! ```text
 //! entry: 0 generation (odd = valid), 1 va, 2 len, 3 va of the largest shared extent, 4 its length,
@@ -10,11 +9,6 @@
 //! further extents: va, len, offset in the arena of each, the longest first; of a segment that lies in a file instead:
 //!        descriptor in this process, device, inode, offset in the file of its first byte
 //! ```
-//!
-//! Memory faults that a test plants: pages that cannot be read.
-//!
-//! *Owns*: the marks of a node, and those of one registration. *Takes*: address ranges. *Gives*: whether a read meets
-//! one. *Must not*: cost more than one check if nothing is marked.
 
 use std::{
     ops::Range,
@@ -366,6 +360,8 @@ impl SegmentCache {
 const PAGE: usize = 4096;
 
 /// Marked memory of a node, in addresses of this process.
+///
+/// Tests mark it as memory that cannot be read, to plant faults. Without marks a read pays for one check only.
 #[derive(Debug, Default)]
 pub(crate) struct Marks(Mutex<Vec<Range<usize>>>);
 

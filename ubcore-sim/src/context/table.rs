@@ -1,12 +1,7 @@
-//! A table by 20-bit id whose entries, once created, stay until the device goes.
+//! A table by 20-bit id, and the lives of an id that objects have one after the other.
 //!
-//! *Owns*: two levels of once-cells. *Takes*: ids. *Gives*: references without a lock, in two loads. *Must not*: free
-//! an entry while the device lives (which is what makes the lookups cheap).
-//!
-//! Lives of a number that one queue or JFC has after the other.
-//!
-//! *Owns*: one word, odd while an object has the number. *Gives*: the current life, and whether it is still the one
-//! seen before. *Must not*: repeat a life.
+//! Entries, once created, stay until the device goes: nothing is freed before, so a lookup takes two loads and no
+//! lock.
 
 use std::sync::OnceLock;
 
@@ -53,6 +48,8 @@ impl<T> IdTable<T> {
 }
 
 /// Count of beginnings and ends.
+///
+/// Odd while an object has the number. A life never comes again, so that who saw one can tell whether it still lasts.
 #[derive(Debug, Default)]
 pub(crate) struct Lives(AtomicU64);
 

@@ -1,11 +1,7 @@
 //! The direct path: WRITE, READ, atomics and notifications executed by the initiator.
 //!
-//! *Owns*: the position in a transfer, so that a step can stop between chunks. *Takes*: a checked request and a path.
-//! *Gives*: bytes moved, or the result that the peer is needed. *Must not*: move a byte before all checks; move more
-//! than a chunk without checking the generation again.
-//!
-//! [`atomic_at`] executes an atomic on one word of memory. *Gives*: the old value. *Must not*: check rights; the
-//! callers did.
+//! The position in a transfer is kept, so that a step can stop between chunks. Must not move a byte before all
+//! checks, nor more than a chunk without checking the generation again.
 
 use udma_abi::{CqeStatus, FetchKind, NotifyKind, OpKind, Opcode, Sqe, cmd::Access};
 use urma_mem::{Region, WordAtomic};
@@ -314,6 +310,8 @@ fn store_end_first(
 
 /// Executes the atomic of an entry on `len` bytes; refused if the address is not aligned to them. Returns the old
 /// value.
+///
+/// The callers have checked the rights.
 #[inline(always)]
 pub(crate) fn atomic_at(
     (memory, offset): (&Region, usize),

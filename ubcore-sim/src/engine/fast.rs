@@ -1,23 +1,7 @@
-//! The engine of one queue number, behind its grant or its ping-pong mode.
+//! The engine of one queue number, and the fast-path grant or ping-pong mode in front of it.
 //!
-//! *Owns*: which of the three executes the next request. *Takes*: requests, in the order of the queue. *Gives*: the
-//! results of the one in charge. *Must not*: let a request reach the engine while a grant or ping-pong mode is in
-//! force.
-//!
-//! Fast-path grant: the newest request of a queue in one place, valid as long as nothing changed.
-//!
-//! *Owns*: the memory of both ends, the position of the next request. *Takes*: what differs from request to request:
-//! addresses and length. *Gives*: the bytes moved, or nothing. *Must not*: survive a visit of the engine by anything
-//! else than such a request: a visit ends the grant, which therefore need not check what a visit may change (state,
-//! outstanding requests, binding, queue).
-//!
-//! Two things change without a visit, and are checked: one epoch ([`EndCount`]), and the life of a peer's segment,
-//! under an announcement.
-//!
-//! The shortest part of the express lane: requests of which only the fields come that differ from the newest one.
-//!
-//! *Owns*: nothing. *Takes*: position, addresses, length. *Gives*: the request executed and retired, or nothing changed.
-//! *Must not*: decide on a status: what is refused here comes again as a whole block.
+//! Requests are taken in the order of the queue by one of the three. While a grant or ping-pong mode is in force, no
+//! request reaches the engine.
 
 pub(crate) mod known;
 pub(super) mod lane;
@@ -227,7 +211,11 @@ impl EnginePlace {
     }
 }
 
-/// See the header of this file.
+/// Fast-path grant: the newest request of a queue in one place, valid as long as nothing changed.
+///
+/// A visit of the engine by anything else than a request like it ends the grant, which therefore need not check what
+/// a visit may change (state, outstanding requests, binding, queue). Two things change without a visit, and are
+/// checked: one epoch ([`EndCount`]), and the life of a peer's segment, under an announcement.
 #[derive(Debug)]
 #[repr(C)]
 struct FastPathGrant {
@@ -478,6 +466,8 @@ impl SendEngine {
 }
 
 /// Executes a request like `known`, which is alive, as the next one. `false`: nothing happened.
+///
+/// It decides on no status: what is refused here comes again as a whole block.
 #[inline(always)]
 fn execute_known_entry(
     known: &mut KnownRequest,

@@ -1,12 +1,7 @@
 //! Mailbox between a send queue and the shared part of the device: two bounded lock-free queues.
 //!
-//! *Owns*: both queues. *Takes*: requests from the engine, completions from the shared part. *Gives*: each to the
-//! other side. *Must not*: make either side wait.
-//!
-//! The payload of a short message on its way into a ring.
-//!
-//! *Owns*: a plain view. *Takes*: a piece, or the words of an entry. *Gives*: where the bytes are. *Must not*: copy
-//! them.
+//! Requests go one way, completions the other; neither side waits. The payload of a short message on its way into a
+//! ring is here too, as a view of bytes that are not copied.
 
 use crossbeam_queue::ArrayQueue;
 use udma_abi::{CqeStatus, sqe::SQE_WORDS_MAX};

@@ -1,11 +1,7 @@
-//! Paths to nodes: looked up, opened, counted, lost.
+//! Paths to nodes: looked up, opened, counted, lost, and shown in reports.
 //!
-//! *Owns*: their users. *Takes*: connects, what the host found. *Gives*: the `NodePath`s that send queues use. *Must
-//! not*: keep a path to a dead node usable.
-//!
-//! Paths to nodes, as reports show them.
-//!
-//! *Gives*: plain values. *Must not*: change anything.
+//! Has the users of each path, and makes the `NodePath`s that send queues use. Must not keep a path to a dead node
+//! usable.
 
 mod quiet;
 

@@ -1,19 +1,7 @@
 //! Ping-pong mode: two jetties of two nodes of this host answer each other's messages, with one message in flight.
 //!
-//! *Owns*: the peer while the mode is on, both sequences, the unacknowledged message, the acknowledgement that is
-//! owed. *Takes*: direct entries of the one queue, entries of the peer's ring. *Gives*: the same entries, completions
-//! and acknowledgements as the express lane; the peer back, with all that is open. *Must not*: take what differs in
-//! any way from the messages before; survive another visit of the shared part.
-//!
-//! A message is acknowledged by the next one in the other direction, and its request is completed before anything
-//! else looks at it. So the state that the lane keeps for a message is written only when the mode ends. Every call
-//! that reaches the shared part ends the mode ([`SharedPlace::part`](crate::device)), so nothing that it relies on
-//! can change meanwhile.
-//!
-//! When messages that answer each other enter ping-pong mode.
-//!
-//! *Owns*: how many were answered in a row. *Takes*: turns, interruptions, ends of ping-pong mode. *Gives*: whether
-//! the mode may begin. *Must not*: let short periods of the mode follow each other.
+//! The mode has the peer while it is on, and gives it back with all that is open. Must not take what differs in any
+//! way from the messages before, or survive another visit of the shared part.
 
 use std::sync::Arc;
 
@@ -38,7 +26,13 @@ use crate::{
     },
 };
 
-/// See the header of this file.
+/// The peer while ping-pong mode is on, both sequences, the unacknowledged message and the acknowledgement that is
+/// owed.
+///
+/// A message is acknowledged by the next one in the other direction, and its request is completed before anything
+/// else looks at it. So the state that the lane keeps for a message is written only when the mode ends. Every call
+/// that reaches the shared part ends the mode (`SharedPlace::part`), so nothing that it relies on can change
+/// meanwhile.
 #[derive(Debug)]
 pub(crate) struct PingPongMode {
     peer: Peer,
@@ -383,6 +377,8 @@ const fn piece_len(block: &[u64; BLOCK_WORDS]) -> u32 {
 }
 
 /// How often a program's messages were answered in a row, and how many turns ping-pong mode requires.
+///
+/// Interruptions and ends of the mode count too, so that short periods of it do not follow each other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turns {
     in_row: u32,

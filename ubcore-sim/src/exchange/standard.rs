@@ -1,20 +1,8 @@
 //! RC jetties that speak the standard RoCEv2 opcodes (`RcWire::Roce`): one `urma-rc` connection each.
 //!
-//! *Owns*: connections by jetty number, the dispatch of packets to them. *Takes*: bindings, requests from mail,
-//! packets, time. *Gives*: completions, completed receives, packets. *Must not*: answer or store a packet of another
-//! node than the bound one; send to a jetty that is not bound.
-//!
 //! The queue pair number is the jetty number. A connection lasts from bind to unbind; after a failure both sides
-//! unbind and bind again.
-//!
-//! Values with small numbers that are reused.
-//!
-//! *Owns*: which numbers are free. *Must not*: give out a number that is in use.
-//!
-//! The exchange's part for RC jetties that speak the standard opcodes.
-//!
-//! *Owns*: the turn of each sender. *Takes*: bindings, requests, datagrams. *Gives*: each to the connections. *Must
-//! not*: pass a packet with a wrong ICRC to a connection.
+//! unbind and bind again. Must not answer or store a packet of another node than the bound one, or one with a wrong
+//! ICRC.
 
 mod connection;
 mod memory;

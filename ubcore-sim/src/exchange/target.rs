@@ -1,12 +1,7 @@
 //! Requests of a peer's queues to this node, from a piece to its answer.
 //!
-//! *Owns*: receives, unfinished messages, kept answers. *Takes*: pieces in order. *Gives*: placed bytes, receive
-//! completions, answers. *Must not*: place a byte before rights, state and bounds of the target were checked.
-//!
-//! [`RequestFragment`] and [`RequestSource`] are a piece of a request, as the responder gets it, and its source.
-//!
-//! [`look_up`] looks up, in the model of a NIC, the contexts that a request needs at its target. *Gives*: when the
-//! request may start. *Must not*: admit or refuse a request, take a receive.
+//! Must not place a byte before rights, state and bounds of the target were checked. The model of a NIC says when a
+//! request may start; it does not admit or refuse one, or take a receive.
 
 pub(crate) mod guesses;
 pub(crate) mod memory;

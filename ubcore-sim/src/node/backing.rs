@@ -1,11 +1,7 @@
-//! A node as the backing of a driver.
+//! A node as the backing of a driver, in this process or ([`ClientFunction`]) in another one.
 //!
-//! *Owns*: the register window and DMA space of the embedded device. *Takes*: a driver's accesses. *Gives*: the
-//! device's answers, or those of an unplugged device once the node is closed or forked. *Must not*: buffer anything.
-//!
-//! [`ClientFunction`] is a function of a node, for a driver in another process. *Takes*: register accesses and memory of
-//! that process. *Gives*: the function's answers. *Must not*: outlive its driver: dropped, it ends with everything that
-//! it has.
+//! Gives a driver's accesses the device's answers, or those of an unplugged device once the node is closed or
+//! forked. Must not buffer anything.
 
 use std::{
     io,
@@ -216,6 +212,8 @@ pub const DRIVER: &str = "udma";
 const RESET_NS: Nanos = 1_000_000_000;
 
 /// A function of a node, for a driver in another process.
+///
+/// It does not outlive its driver: dropped, it ends with everything that it has.
 #[derive(Debug)]
 pub struct ClientFunction {
     node: Arc<SharedNode>,

@@ -1,9 +1,4 @@
 //! An `AF_XDP` socket: its memory for frames, its rings, and the program on its interface.
-//!
-//! One ring between this process and the kernel: entries, and two counters that only grow.
-//!
-//! One side produces, one consumes; each has one counter that it alone stores, and keeps the last value it saw of the other, so that
-//! the shared line is touched once a batch. Counters wrap at 2^32, the ring's length is a power of two.
 
 use std::{
     io,
@@ -389,6 +384,10 @@ pub(crate) struct RingLayout {
 }
 
 /// One side of a ring.
+///
+/// One side produces, one consumes; each has one counter that it alone stores, and keeps the last value it saw of the
+/// other, so that the shared line is touched once a batch. Counters wrap at 2^32, the ring's length is a power of
+/// two.
 #[derive(Debug)]
 struct RingSide {
     region: Region,

@@ -1,23 +1,7 @@
 //! The standard InfiniBand opcodes over RoCEv2, and the congestion notification packet.
 //!
-//! - owns: the opcode table, the extension headers, whole packets.
-//! - takes: UDP payloads or values. gives: the other.
-//! - must not: run a transport; segments of a message are judged one by one.
-//!
-//! The standard extension headers.
-//!
-//! - owns: their layouts (InfiniBand Architecture Specification 1.7, 9.3 to 9.5).
-//! - takes: bytes or values. gives: the other. must not: depend on the packets in which they occur.
-//!
-//! Which headers follow the BTH, per standard opcode.
-//!
-//! - owns: the table (InfiniBand Architecture Specification 1.7, 9.2 and annexes A17, A19).
-//! - takes: an opcode. gives: its layout or a refusal. must not: look at bytes.
-//!
-//! Whole standard packets.
-//!
-//! - owns: joining BTH, extension headers, payload, pad and ICRC by the opcode table.
-//! - takes: a UDP payload, or a [`RoceHeader`]. gives: the other. must not: depend on connections.
+//! Extension headers (InfiniBand Architecture Specification 1.7, 9.3 to 9.5), which of them follow the BTH for each
+//! opcode (9.2 and annexes A17, A19), and whole packets. No transport: packets of a message are judged one by one.
 
 use zerocopy::{
     FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned,

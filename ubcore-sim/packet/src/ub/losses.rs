@@ -1,13 +1,7 @@
-//! What knitting TPs say of losses: REPETH, TPLETH and TPTETH.
+//! What knitting TPs say of losses and repair: REPETH, TPLETH, TPTETH, TPFETH, and code words.
 //!
-//! - owns: the layouts, and which counts and tiers there are. takes: bytes or values. gives: the other.
-//! - must not: depend on which packets were sent.
-//!
-//! Repair packets of knitting TPs: TPFETH, and code words: what of a packet of data their code covers.
-//!
-//! - owns: the layout, which numbers there are, which bytes of a packet are covered. takes: bytes, values or packets.
-//!   gives: the other.
-//! - must not: compute a code, depend on which packets were sent.
+//! Layouts, the counts and numbers that exist, and which bytes of a packet of data the code covers. Which packets
+//! were sent, and the code itself, are not known here.
 
 use zerocopy::{
     FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned,

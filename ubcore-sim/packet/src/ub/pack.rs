@@ -1,14 +1,9 @@
-//! Several small transactions in one packet: entries, each behind a PKETH.
+//! Transactions without a BTH of their own: several small ones in one packet, or one in an entry of a same-host
+//! ring.
 //!
-//! - owns: the layout of entries. takes: the bytes of one, or a packet that was not sent yet and what is to join
-//!   it. gives: transactions in order, or the longer packet.
-//! - must not: know when joining is worth it.
-//!
-//! The transaction part of a packet on its own: what a same-host ring entry holds.
-//!
-//! - owns: telling requests from responses by their TAOpcode.
-//! - takes: bytes from the BTAH or ATAH on. gives: header and payload, or the bytes of a header.
-//! - must not: apply the rules of packets to payload; a ring has its own pieces.
+//! In a packet each stands behind a PKETH; when joining is worth it is not decided here. In a ring, requests and
+//! responses are told apart by their TAOpcode, and the rules of packets do not apply to payload: a ring has its own
+//! pieces.
 
 use std::ops::Range;
 

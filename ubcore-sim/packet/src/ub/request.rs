@@ -1,14 +1,7 @@
 //! Requests: BTAH and what follows it, up to the payload.
 //!
-//! - owns: BTAH and MTETAH (UB Base Specification 2.0.1, 7.2.1 and 7.2.4) and the order of headers.
-//! - takes: bytes that start at the BTAH, or a [`RequestHeader`]. gives: the other.
-//! - must not: depend on the BTH; a ring carries the same bytes without one.
-//!
-//! What a request asks for.
-//!
-//! - owns: which extension header and which payload rule each request opcode has.
-//! - takes: an opcode and the bytes after TVETAH, or a [`RequestOp`]. gives: the other.
-//! - must not: depend on flags, addresses or queues.
+//! BTAH and MTETAH (UB Base Specification 2.0.1, 7.2.1 and 7.2.4), the order of headers, and which extension header
+//! and payload rule each request opcode has. Does not depend on the BTH: a ring carries the same bytes without one.
 
 use zerocopy::{
     FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned,

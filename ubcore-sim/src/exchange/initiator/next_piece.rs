@@ -1,12 +1,7 @@
-//! The next piece of a request, and its bytes.
+//! The next piece of a request: its header, its bytes, and when it may be sent.
 //!
-//! *Owns*: header and length of a piece. *Takes*: a request, the size of pieces. *Gives*: headers and bytes. *Must
-//! not*: push; change the request.
-//!
-//! [`ready_at`] and [`on_pushed`] tell the model of a NIC of pieces: what is gathered and cut, which contexts stay on
-//! the chip. *Give*: when those that go by packets may go. *Must not*: change or refuse a piece.
-//!
-//! [`header`] makes of a decoded entry the header that all pieces of its request share. *Must not*: read payload.
+//! Must not push a piece or change a request. The model of a NIC may delay a piece that goes by packets, never
+//! change or refuse it. Headers are made of the entry alone, without reading payload.
 
 use udma_abi::{CqeStatus, Nanos, NotifyKind, OpKind, Opcode, Sqe, cmd::Mode, sqe::SqeFlags};
 use urma_packet::{

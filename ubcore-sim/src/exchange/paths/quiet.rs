@@ -1,32 +1,10 @@
-//! Nodes that no queue here uses any more: their TP is closed, their state dropped.
-//!
-//! *Owns*: how long a quiet node is kept. *Takes*: time. *Gives*: CLOSE, questions, what may be dropped. *Must not*:
-//! forget a sequence of which a request may be repeated.
+//! Nodes that no queue here uses any more: when their TP is closed, their state dropped, their place given to
+//! another.
 //!
 //! State for packet peers grows with the live nodes that deal with this one, not with all that ever did. Nodes on
-//! this host are known by their connection, which shows when they are gone.
-//!
-//! Closing of paths and of the node. A path without users stays open for the requests posted before the last user
-//! left. When the node closes, each peer gets its responses, then a CLOSE.
-//!
-//! *Owns*: when closing paths are checked. *Takes*: disconnects, what queues retired. *Gives*: closed paths. *Must
-//! not*: wait for a queue.
-//!
-//! The places for other nodes: who gives one up when all are taken and one more node asks.
-//!
-//! *Owns*: the order in which places are given up, and what counts as one source of nodes. *Takes*: time, who has which
-//! loopback address. *Gives*: room. *Must not*: take a place of a node that queues here use; answer a request twice
-//! without a word to the node that loses its place.
-//!
-//! A node costs its sender nothing but an address: a process may have all of 127.0.0.0/8, a host all of an IPv6 /64. So
-//! places are shared between sources, and a source is what costs more than an address: the user whose process has a
-//! loopback address, an IPv4 /24, an IPv6 /64. Nothing is bounded while there is room. When there is none, the place goes
-//!
-//! 1. of a node that is idle: it loses nothing;
-//! 2. of a node whose message is unfinished and does not go on, or whose TP broke off and did not come again;
-//! 3. of the source with the most places, if it has more than [`SHARE`] and more than the one that asks: of its node
-//!    that made no progress for the longest time, which gets a CLOSE, so that its requests
-//!    end with an error instead of being executed twice.
+//! this host are known by their connection, which shows when they are gone. Must not forget a sequence of which a
+//! request may be repeated, nor wait for a queue: a path stays open for the requests posted before its last user
+//! left.
 
 use std::collections::BTreeMap;
 
@@ -283,6 +261,18 @@ impl Exchange {
         true
     }
 
+    /// The node that gives up its place, if there is one.
+    ///
+    /// A node costs its sender nothing but an address: a process may have all of 127.0.0.0/8, a host all of an IPv6
+    /// /64. So places are shared between sources, and a source is what costs more than an address: the user whose
+    /// process has a loopback address, an IPv4 /24, an IPv6 /64. Nothing is bounded while there is room. When there
+    /// is none, the place goes
+    ///
+    /// 1. of a node that is idle: it loses nothing;
+    /// 2. of a node whose message is unfinished and does not go on, or whose TP broke off and did not come again;
+    /// 3. of the source with the most places, if it has more than `SHARE` and more than the one that asks: of its node
+    ///    that made no progress for the longest time, which gets a CLOSE, so that its requests end with an error
+    ///    instead of being executed twice.
     fn victim(
         &mut self,
         core: &DeviceCore,

@@ -1,10 +1,6 @@
-//! One other node (or this one): its carrier, with a requester and a responder above it.
+//! One other node (or this one): its carrier, with a requester and a responder above it, and the users of its path.
 //!
-//! *Owns*: both directions, the bounds of one step. *Takes*: pieces, time. *Gives*: pieces. *Must not*: let one
-//! queue's trouble stop another queue.
-//!
-//! [`UsedPath`] is one path to a node with its users, and [`Posted`] the requests that keep it open. *Own*: users, how
-//! far each send queue has to retire. *Must not*: wait for a queue.
+//! Has the bounds of one step. Must not let one queue's trouble stop another queue, or wait for a queue.
 
 use udma_abi::{CmdStatus, CqeStatus, Nanos, RawEid, counters::Counter};
 use urma_mem::{Region, sync::Ordering};

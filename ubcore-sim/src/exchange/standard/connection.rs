@@ -1,19 +1,7 @@
 //! The connection of one jetty: its requests and receives at an endpoint of `urma-rc`.
 //!
-//! *Owns*: the endpoint, the meaning of its numbers. *Takes*: requests, packets, time. *Gives*: completions,
-//! completed receives, packets. *Must not*: complete a request or receive twice; take a receive that no packet wants.
-//!
-//! Translates entries to requests of the standard opcodes, and outcomes to statuses.
-//!
-//! *Owns*: which field and which status corresponds to which. *Must not*: read payload.
-//!
-//! Path MTU of a connection of the standard opcodes.
-//!
-//! *Owns*: the rule. *Takes*: the MTU of the route. *Gives*: bytes of payload.
-//!
-//! Both ends must have the same path MTU: it determines how many PSNs a message takes, and no packet of the standard
-//! carries it. So it is not searched for while the connection lasts, but chosen when the jetty is bound, by the rule
-//! of Linux rxe: ends whose routes have the same MTU agree.
+//! Translates entries to requests of the standard opcodes, outcomes to statuses, without reading payload. Must not
+//! complete a request or receive twice, or take a receive that no packet wants.
 
 use std::{cell::RefCell, collections::VecDeque};
 
@@ -416,6 +404,10 @@ const SMALLEST: u32 = 256;
 
 /// Path MTU of a connection to `peer`, in bytes of payload: the configured one, or the largest that the route carries
 /// now.
+///
+/// Both ends must have the same path MTU: it determines how many PSNs a message takes, and no packet of the standard
+/// carries it. So it is not searched for while the connection lasts, but chosen when the jetty is bound, by the rule
+/// of Linux rxe: ends whose routes have the same MTU agree.
 pub(super) fn path_mtu(tables: &Tables, peer: RawEid) -> usize {
     let cfg = &tables.cfg;
     let of_route = || {

@@ -1,15 +1,8 @@
-//! Memory of a node for the connection of a jetty.
+//! Memory of a node for the connection of a jetty: places of requests and receives, and segments by their remote
+//! keys.
 //!
-//! *Owns*: the meaning of a place. *Takes*: keys and addresses from the peer, places of requests and receives.
-//! *Gives*: bytes. *Must not*: move one before bounds and rights were checked against the segment as it is.
-//!
-//! Remote keys: how 32 bits name a segment and prove its token.
-//!
-//! *Owns*: the rule, the segments of recent keys. *Takes*: keys from peers. *Gives*: token ids. *Must not*: take a
-//! time that depends on how much of a key is right.
-//!
-//! The key of a segment is the sum of its token id and its token value modulo 2^32; without a token, its token id. So
-//! a node that imported a segment can compute it, and segments with the same token have different keys.
+//! Must not move a byte before bounds and rights were checked against the segment as it is, or take a time that
+//! depends on how much of a key is right.
 
 use std::{cell::RefCell, collections::BTreeMap};
 
@@ -196,6 +189,9 @@ impl RcMemory for NodeMemory<'_> {
 const KNOWN_MAX: usize = 1024;
 
 /// The key of a segment.
+///
+/// The sum of its token id and its token value modulo 2^32; without a token, its token id. So a node that imported a
+/// segment can compute it, and segments with the same token have different keys.
 pub(super) const fn key_of(token_id: u32, token: Option<u32>) -> u32 {
     let token = match token {
         Some(token) => token,

@@ -1,13 +1,8 @@
 //! Receive queues, jetties on shared ones, groups: which queue receives a message, into which buffers.
 //!
-//! *Owns*: the consumer side of receive rings, receives taken and given back, flushes. *Takes*: targets of messages.
-//! *Gives*: one receive with its completion slot, or the reason why not. *Must not*: take a receive without a slot;
-//! read a ring entry twice.
-//!
-//! [`ReceivingSide`] checks messages for one queue, [`Group`] chooses within a group.
-//!
-//! *Own*: modes, tokens, bindings, members. *Take*: what a message asks for. *Give*: yes, or the reason why not. *Must not*:
-//! touch a receive ring.
+//! Has the consumer side of receive rings, receives taken and given back, flushes; and checks what a message asks
+//! for against modes, tokens, bindings and members. Must not take a receive without a completion slot, or read a
+//! ring entry twice.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,9 +1,8 @@
-//! Senders that receive nothing of what is sent to the addresses they use.
+//! Senders that receive nothing of what is sent to the addresses they use: what they send is counted by its reason
+//! and moves nothing, and an honest pair goes on meanwhile.
 //!
-//! An honest pair while packets of others arrive all the time: each is counted by its reason, and moves nothing.
-//!
-//! Time here costs nothing: what a packet of a flood costs the machine is measured on real sockets
-//! (`tests/hostile`, `measure_an_honest_pair_in_floods`).
+//! Time here costs nothing: what a packet of a flood costs the machine is measured on real sockets (`tests/hostile`,
+//! `measure_an_honest_pair_in_floods`).
 
 use std::{collections::VecDeque, sync::Arc};
 

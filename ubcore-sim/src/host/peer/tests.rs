@@ -1,8 +1,7 @@
-//! Peers of one host: found, refused, lost.
+//! Peers of one host: found, refused, lost; and processes short of descriptors or memory, for which no peer is
+//! blamed.
 //!
-//! A process without descriptors or memory: no peer is blamed, and it works again afterwards.
-//!
-//! Limits hold for a whole process: each test runs in a process of its own.
+//! Limits hold for a whole process, so tests of shortage run in a process of their own.
 
 use std::{
     os::fd::{AsFd, BorrowedFd},

@@ -1,12 +1,6 @@
-//! The address that other hosts reach this one by.
+//! The address that other hosts reach this one by, and the MTU of the routes to them, as the kernel knows both.
 //!
-//! *Owns*: the rule which of several it is. *Takes*: the interfaces and routes of the network namespace.
-//! *Must not*: send a packet.
-//!
-//! MTU of the routes to other hosts, as the kernel knows it.
-//!
-//! *Owns*: a socket that sends nothing. *Takes*: a node. *Gives*: the MTU of the interface to it, or a smaller one
-//! from an ICMP message. *Must not*: send a packet.
+//! Must not send a packet.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},

@@ -1,14 +1,7 @@
-//! Packets that wait to be sent.
+//! Packets that wait to be sent, and the results of sending them.
 //!
-//! *Owns*: their bytes, in the order of sending, grouped into runs. *Takes*: what the core writes into the buffer
-//! that it gets. *Gives*: runs. *Must not*: send.
-//!
-//! A run is one packet, or several of equal size to one destination: what segmentation offload sends by one call.
-//!
-//! Results of sends.
-//!
-//! *Owns*: counts, destinations to which the system does not send. *Takes*: the result of each call. *Gives*: why
-//! packets were refused, once for each destination. *Must not*: send.
+//! Bytes in the order of sending, grouped into runs: one packet, or several of equal size to one destination, which
+//! segmentation offload sends by one call. Nothing is sent from here.
 
 use std::{
     io,
