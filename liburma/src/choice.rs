@@ -1,24 +1,8 @@
-//! Selects the release of the C API in which this process is served.
+//! Selects the release of the C API in which this process is served; loads the library of another one if need be.
 //!
-//! *Owns*: the known releases, the reason if a request cannot be granted. *Takes*: `URMA_ABI`, and what the loaded
-//! objects ask for. *Gives*: the functions of the library of the other release, or nothing if this library serves.
-//! *Must not*: let a program run on a library of a release that it did not ask for: `urma_init` fails, and says why.
-//!
-//! A program built with the project's headers has chosen already: it refers to the marker symbol of its release, and
+//! A program must not run on a library of a release that it did not ask for: `urma_init` fails, and says why. One
+//! that was built with the project's headers has chosen already: it refers to the marker symbol of its release, and
 //! the loader checked that. `URMA_ABI` is for programs built with other headers.
-//!
-//! Which marker symbols loaded objects refer to.
-//!
-//! *Owns*: reading the tables by which the loader binds symbols. *Takes*: a name. *Gives*: whether the program or one
-//! of its libraries refers to it. *Must not*: write.
-//!
-//! The number of symbols of an object is not stored in it; those that it refers to are named by its relocations,
-//! whose number is.
-//!
-//! Finds and loads the library of the other release.
-//!
-//! *Owns*: the folders that are searched. *Takes*: `URMA_ABI_PATH`, the place of this library. *Gives*: its
-//! functions. *Must not*: accept a library that lacks one, or is of another release.
 #![expect(unsafe_code, reason = "tables of the loader, and code that is loaded")]
 
 use core::{
@@ -170,6 +154,9 @@ const TAG_CALLS: u64 = 23;
 const DYNAMIC: u32 = 2;
 
 /// Whether a loaded object refers to this symbol.
+///
+/// The number of symbols of an object is not stored in it; those that it refers to are named by its relocations,
+/// whose number is. These tables of the loader are only read.
 fn is_asked_for(name: &CStr) -> bool {
     let mut search = Search { name, is_found: false };
     // SAFETY: the function below, with what it expects; the loader holds its lock meanwhile.

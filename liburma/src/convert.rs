@@ -1,17 +1,7 @@
-//! Between C values and urma-core's values.
+//! Between C values and urma-core's values: configurations, attributes, ids, completions, options of queues.
 //!
-//! *Owns*: the translation, in both directions, of configurations, attributes, ids and completions.
-//! *Takes*: whatever numbers a C program wrote. *Gives*: values in range, or a [`Code`].
-//! *Must not*: look anything up, or keep anything.
-//!
-//! Attributes of devices, as C programs read them.
-//!
-//! Names: EIDs, queue ids, tokens, modes, orders.
-//!
-//! Configurations of queues, with numbers in range, and options of allocated queues: which number names which member.
-//!
-//! *Owns*: the tables of options, facts of UMDK release 26.06. *Gives*: length and place of an option. Rings and
-//! doorbells of a software device are its own, so options that name them have no place.
+//! Takes whatever numbers a C program wrote, and gives values in range or a [`Code`]. Must not look anything up, or
+//! keep anything. The tables of options are facts of UMDK release 26.06.
 #![expect(unsafe_code, reason = "structs of integers and pointers have no constructors in C")]
 
 use core::mem::{MaybeUninit, offset_of};
@@ -386,6 +376,8 @@ pub(crate) struct Opt {
 }
 
 /// Where the value of an option is.
+///
+/// Rings and doorbells of a software device are its own, so options that name them have no place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum OptPlace {
     /// In the configuration, at this offset.

@@ -1,28 +1,10 @@
-//! Providers: which of them drives which device.
+//! Providers: which are registered, what brings them, how they start and stop, which drives which device.
 //!
-//! *Owns*: the registry of providers (the built-in one is its first), the shared objects that bring
-//! others, the devices that the system lists for them. *Takes*: tables that providers register,
-//! folders, the environment. *Gives*: providers that started, and `urma_device_t` of their devices.
-//! *Must not*: call a provider's operations on a device or a context; the face does. No lock is held
-//! while a provider's code runs, a constructor or destructor of a shared object for one.
-//!
-//! Starting and stopping of providers.
-//!
-//! *Owns*: the order: register, load, `init`; then `uninit`, unload. *Takes*: the configuration of
-//! `urma_init`. *Gives*: the shared objects that are in use. *Must not*: let one provider's failure be
-//! another's.
-//!
-//! Registry: the tables that providers registered.
-//!
-//! *Owns*: one entry per table, with the shared object that it came from, whether it was started, and its open
-//! contexts. *Takes*: tables. *Gives*: entries in order of registration, as far as places are reused in order. *Must
-//! not*: take a lock: constructors and destructors of shared objects get here, and so does a child after `fork`.
-//!
-//! Shared objects that bring providers.
-//!
-//! *Owns*: where they are looked for, and their handles. *Takes*: `URMA_PROVIDER_PATH`, the place of
-//! this library. *Gives*: objects that registered a provider; a log line for each that did not, with
-//! why. *Must not*: trust the environment of a program that runs with more rights than its user.
+//! The built-in provider is the first. The face, not this file, calls a provider's operations on a device or a
+//! context. No lock is held while a provider's code runs, a constructor or destructor of a shared object for one;
+//! the registry itself takes none, since such code gets there, and so does a child after `fork`. One provider's
+//! failure is not another's, and the environment of a program that runs with more rights than its user is not
+//! trusted.
 #![expect(unsafe_code, reason = "tables, structs and code of providers")]
 
 mod device;

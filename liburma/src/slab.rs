@@ -1,29 +1,9 @@
 //! Slab: type-stable memory for the objects whose addresses C programs hold.
 //!
-//! *Owns*: one reservation of address space, its chunks (each of one kind for ever), the free slots,
-//! and the rule by which an object's private part may be reached. *Takes*: kinds of objects.
-//! *Gives*: slots with a public C part and a private Rust part; `find`, which distinguishes a live object
-//! from a deleted one, from another kind and from any other number, without touching memory that a
-//! bad pointer names. *Must not*: know what the kinds are; wait for anything but the short locks
-//! of its own slots.
-//!
-//! A slot: header (64 bytes: generation, owner, state; lock; link), public part, private part.
-//! Slots stay mapped while the library is loaded, so a stale pointer always leads to a header.
-//!
-//! How a private part is reached:
-//! - of an [`Exclusive`] kind under the slot's lock ([`Slot::lock`]), or, for several objects at once and reading
-//!   only, under all their locks, acquired in order of address ([`Held`]);
-//! - of a [`Named`] kind, whose private part never changes while it is live, through the lock of a queue of the same
-//!   owner ([`Look::named`]). Such a slot is emptied only after a grace period: its state is "dying", and every queue
-//!   lock that was held at that moment has been released.
-//!
-//! A thread that uses a slot for some time gets a lease of its lock, and enters it by plain loads and stores
-//! ([`cell`]).
-//!
-//! Members of public parts, for code that is the same for several kinds.
-//!
-//! *Owns*: the offset and the type of a member. *Takes*: a public part: a value, or memory of a slot, which stays
-//! mapped while the library is loaded. *Gives*: copies of members; writes.
+//! A slot has a header (64 bytes: generation, owner, state; lock; link), a public C part and a private Rust part.
+//! Slots stay mapped while the library is loaded and keep their kind, so a stale pointer always leads to a header,
+//! and `find` tells a live object from anything else without touching memory that a bad pointer names. Must not know
+//! what the kinds are, or wait for anything but the short locks of its own slots.
 #![expect(unsafe_code, reason = "object memory shared with C")]
 
 mod cell;
@@ -55,9 +35,16 @@ pub(crate) unsafe trait Kind: Sized + 'static {
 }
 
 /// A kind whose private part is accessed under the lock of its slot.
+///
+/// The lock is [`Slot::lock`]; or, for several objects at once and reading only, all their locks, acquired in order
+/// of address ([`Held`]). A thread that uses a slot for some time gets a lease of its lock, and enters it by plain
+/// loads and stores ([`cell`]).
 pub(crate) trait Exclusive: Kind {}
 
 /// A kind that requests name. Its private part does not change while the object is live, and many threads read it.
+///
+/// It is reached through the lock of a queue of the same owner ([`Look::named`]). A slot is emptied only after a
+/// grace period: its state is "dying", and every queue lock that was held at that moment has been released.
 pub(crate) trait Named: Kind<Own: Sync> {}
 
 /// The largest number of a kind.

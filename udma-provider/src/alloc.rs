@@ -1,14 +1,8 @@
 //! Memory that the device reaches: rings, records, pools, and the user's segments.
 //!
-//! *Owns*: device addresses (one allocator per device) and the chunks from which small rings are cut, so that a
-//! thousand queues do not need a thousand descriptors. *Takes*: lengths, the user's regions. *Gives*: [`DmaBuf`] and
-//! [`DmaMap`], which return their addresses on drop. *Must not*: free what the device may still use (holders keep
-//! buffers until it answered).
-//!
-//! Free ranges of a number line: device addresses, bytes of a chunk.
-//!
-//! *Owns*: which ranges are free; adjacent ones are joined. *Takes*: lengths and alignments. *Gives*: the lowest free
-//! start. *Must not*: know what the numbers mean.
+//! One allocator of device addresses per device, and chunks from which small rings are cut, so that a thousand
+//! queues do not need a thousand descriptors. [`DmaBuf`] and [`DmaMap`] return their addresses on drop. Must not
+//! free what the device may still use: holders keep buffers until it answered.
 
 use std::{
     collections::BTreeMap,

@@ -1,13 +1,7 @@
-//! Doorbells: the only register writes of the data path.
+//! Doorbells: the only register writes of the data path, or stores to slots where the device has doorbell memory.
 //!
-//! A batch rings once. A device in this process may execute a single request within the call; then nothing is stored in
-//! the ring.
-//!
-//! Registers of a device with doorbell memory: doorbells are stores to slots.
-//!
-//! *Owns*: which slot a queue or a JFC rings. *Takes*: the register window and the slots of the device. *Gives*: the
-//! same window, whose doorbells need no register write unless the device sleeps. *Must not*: take a slot of another
-//! object; if none is free, the registers are used.
+//! A batch rings once. A device in this process may execute a single request within the call; then nothing is stored
+//! in the ring.
 
 use std::{cell::Cell, sync::Arc};
 
@@ -133,6 +127,9 @@ pub(crate) fn ring_eq(regs: &dyn RegisterRegion, eqn: u32, ci: u32) {
 }
 
 /// A register window, with slots for its doorbells.
+///
+/// They need no register write unless the device sleeps. A slot of another object is never taken; if none is free,
+/// the registers are used.
 #[derive(Debug)]
 pub(crate) struct SlotRegisters {
     regs: Arc<dyn RegisterRegion>,

@@ -1,12 +1,7 @@
-//! Queues: creation and control of JFS, JFR and jetty.
+//! Queues: creation and control of JFS, JFR and jetty; and groups of jetties, which the device keeps.
 //!
-//! *Owns*: the order of steps: memory, table entry, command, halves; and in reverse. *Takes*: a checked
-//! configuration. *Gives*: control part, send half, receive half. *Must not*: free a ring before the device answered
-//! that it forgot the queue (or was reset).
-//!
-//! Jetty groups: one name for many jetties.
-//!
-//! *Owns*: nothing; the device keeps groups. *Takes / gives*: ids.
+//! Has the order of steps: memory, table entry, command, halves; and in reverse. Must not free a ring before the
+//! device answered that it forgot the queue (or was reset).
 
 use std::sync::Arc;
 

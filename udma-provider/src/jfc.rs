@@ -1,16 +1,7 @@
-//! JFC: the completion ring, polled by owner bits.
+//! JFC: the completion ring, polled by owner bits; and JFCE: the channel on which completion events arrive.
 //!
-//! *Owns*: the consumer index, and completions that were read from the ring before a caller polled for them. *Takes*:
-//! CQEs that the device wrote, each copied once. *Gives*: completions with the caller's contexts. *Must not*:
-//! allocate or wait in a poll; trust a queue, number or index in a CQE that does not match what was posted (it is
-//! counted and dropped).
-//!
-//! The ring's reader is a [`Serial`]: in practice the poll half owns it, and flush and delete visit it from other
-//! threads. A poll that finds it held returns empty instead of waiting.
-//!
-//! JFCE: the channel on which completion events arrive.
-//!
-//! *Takes*: events of JFCs. *Gives*: JFC numbers, a descriptor for poll and epoll.
+//! Each CQE is copied once. Must not allocate or wait in a poll, or trust a queue, number or index in a CQE that
+//! does not match what was posted (it is counted and dropped).
 
 pub(crate) mod contention;
 mod entry;
@@ -95,6 +86,9 @@ pub(crate) struct JfcCore {
 }
 
 /// The reading end of the ring.
+///
+/// It is in a [`Serial`]: in practice the poll half owns it, and flush and delete visit it from other threads. A poll
+/// that finds it held returns empty instead of waiting.
 #[derive(Debug, Default)]
 struct RingReader {
     ci: u32,

@@ -1,21 +1,8 @@
 //! The send ring of a JFS or jetty.
 //!
-//! *Owns*: the producer index, and which positions are free. *Takes*: checked requests. *Gives*: entries in the ring
-//! and one doorbell per batch (a batch of exactly one one-block request goes as a direct entry if the device supports
-//! that). *Must not*: allocate, lock or make a system call; reuse a position while its request's completion may still
-//! come.
-//!
-//! A position is free once its completion was taken or cannot come any more. That is so if its own completion was
-//! polled; or one of a later request of an in-order queue; or if the consumer record shows it retired and the JFC was
-//! polled past everything that it held when the record was read (the device writes a request's completion before it
-//! moves the record). A polled completion frees its position even while the record lags behind: the device has read
-//! the entry by then.
-//!
-//! [`BoundTarget`] is the target of an RC jetty, shared by its poster and its control part. *Must not*: know what binds.
-//!
-//! [`blocks_log2`] and [`sq_args`] say how long the ring of a queue is, and what the device is asked for.
-//!
-//! `note_lines()` records for polls which cache lines a post touches. *Must not*: be called per request.
+//! Checked requests become entries in the ring and one doorbell per batch (a batch of exactly one one-block request
+//! goes as a direct entry if the device supports that). Must not allocate, lock or make a system call, or reuse a
+//! position while its request's completion may still come.
 
 mod alone;
 mod room;
@@ -50,6 +37,12 @@ use crate::{
 /// The posting half of a send queue.
 ///
 /// The fields that each post touches are in the first cache lines: a program with many queues loads them each time.
+///
+/// A position is free once its completion was taken or cannot come any more. That is so if its own completion was
+/// polled; or one of a later request of an in-order queue; or if the consumer record shows it retired and the JFC was
+/// polled past everything that it held when the record was read (the device writes a request's completion before it
+/// moves the record). A polled completion frees its position even while the record lags behind: the device has read
+/// the entry by then.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(crate) struct SendPoster {
@@ -604,6 +597,8 @@ fn low16(pos: u32) -> u16 {
 }
 
 /// The target of an RC jetty; the poster reads it when the version changes.
+///
+/// Poster and control part of the jetty share it.
 #[derive(Debug, Default)]
 pub(crate) struct BoundTarget {
     pub(crate) version: AtomicU32,

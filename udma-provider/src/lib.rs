@@ -1,13 +1,8 @@
 //! The user-space UDMA driver: rings in host memory, doorbells, owner bits, commands.
 //!
-//! *Owns*: everything between urma-core's provider traits and a device's registers.
-//! *Takes*: checked requests, and a device as an `Arc<dyn DeviceBacking>`. *Gives*: an
-//! [`UdmaDevice`]. *Must not*: know which device or backing it drives; make a
-//! system call, allocate or wait for a lock on the data path; trust a word that the device wrote.
-//!
-//! Order of free-running indices, modulo 2^32.
-//!
-//! *Gives*: their order. *Must not*: know what they count.
+//! Everything between urma-core's provider traits and a device's registers: takes checked requests and a device,
+//! gives an [`UdmaDevice`]. Must not know which device or backing it drives; make a system call, allocate or wait
+//! for a lock on the data path; trust a word that the device wrote.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::wildcard_enum_match_arm))]
 

@@ -1,12 +1,8 @@
-//! Answers: of a call, and of a work request.
+//! Answers of calls and of work requests, and why calls were refused, in words.
 //!
-//! *Owns*: both lists and their numbers. *Must not*: mix them: a completion status is data, not an
-//! error of the call that polled it.
-//!
-//! Why calls were refused, in words.
-//!
-//! Each thread keeps its newest reasons in a fixed array; a status carries the number of its reason. A call that
-//! succeeds touches none of it.
+//! Must not mix the two lists: a completion status is data, not an error of the call that polled it. Each thread
+//! keeps its newest reasons in a fixed array; a status carries the number of its reason, and a call that succeeds
+//! touches none of it.
 
 use std::{
     cell::RefCell,

@@ -1,21 +1,9 @@
 //! What lies under an address range of this process: its mappings, and which pages have content.
 //!
-//! Owns: the division of a range into pieces, and the rule for what is moved.
-//! Takes: address ranges; mappings from the kernel, one at a time or as text.
-//! Gives: pieces with the reason why their pages may not be moved; runs of present pages, without
-//! touching the allocator.
-//! Must not: change anything but the age of a page.
-//!
-//! The kernel is asked for the mappings of the range only (`PROCMAP_QUERY`, Linux 6.11), so a
-//! registration costs the same however many mappings the process has. Older kernels have nothing of
-//! the kind: there the list of all mappings is read up to the end of the range.
-//!
-//! One mapping at a time from the kernel: `PROCMAP_QUERY` on `/proc/self/maps` (Linux 6.11).
-//!
-//! Owns: the descriptor and the layout of the call.
-//! Takes: an address.
-//! Gives: the mapping there, or the next one.
-//! Must not: read the list.
+//! The kernel is asked for the mappings of the range only, one at a time (`PROCMAP_QUERY` on `/proc/self/maps`,
+//! Linux 6.11), so a registration costs the same however many mappings the process has. Older kernels have nothing
+//! of the kind: there the list of all mappings is read up to the end of the range. Must not change anything but the
+//! age of a page; runs of present pages are found without the allocator.
 #![expect(unsafe_code, reason = "madvise")]
 
 use std::{

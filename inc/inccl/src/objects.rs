@@ -1,9 +1,8 @@
-//! Groups, communicators and requests of a C program, by number: a handle that was given back, or never given, is refused.
+//! Groups, communicators and requests of a C program, by number; and the URMA nodes by whose UDP ports groups
+//! reduce.
 //!
-//! URMA nodes of a C program's process, by whose UDP ports groups reduce.
-//!
-//! - owns: a node for each address, for as long as a group uses it. takes: an address, the environment. gives: the node's port.
-//! - must not: open two nodes at one address.
+//! A handle that was given back, or never given, is refused. There is one node for each address, for as long as a
+//! group uses it.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},

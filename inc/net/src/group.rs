@@ -12,11 +12,8 @@
 //! # }
 //! ```
 //!
-//! Operations as futures, for programs with many things to wait for. Any executor will do: the host's own thread, or
-//! whichever thread waits for a result of the same host, wakes who awaits one.
-//!
-//! An operation begins with the call, not when its future is first polled, since all ranks begin the same ones in the same
-//! order. A future that is dropped takes nothing back: this rank still has its part in the operation, whose result goes.
+//! Operations are futures too, for programs with many things to wait for. Any executor will do: the host's own
+//! thread, or whichever thread waits for a result of the same host, wakes who awaits one.
 
 use std::{
     future::Future,
@@ -189,6 +186,10 @@ struct CommunicatorRank {
 
 /// An operation under way: a future, and what a thread waits for. Dropped, its result goes when it comes; the other ranks get
 /// theirs.
+///
+/// An operation begins with the call, not when its future is first polled, since all ranks begin the same ones in the
+/// same order. A future that is dropped takes nothing back: this rank still has its part in the operation, whose
+/// result goes.
 #[derive(Debug)]
 pub struct CollectiveRequest {
     of: Arc<CommunicatorRank>,

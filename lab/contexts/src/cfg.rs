@@ -1,12 +1,6 @@
-//! What a context cache is made with.
+//! What a context cache is made with: every parameter, its default and its range; and faults that tests plant.
 //!
-//! *Owns*: every parameter, its default and its range. *Gives*: errors with field, value and rule.
-//! *Must not*: change while a cache lives.
-//!
-//! Faults that tests plant to show that a check can fail.
-//!
-//! *Owns*: the names, and which one is planted. *Gives*: `false`, always, in every other build.
-//! *Must not*: cost an instruction in production.
+//! Nothing changes while a cache lives. Only test builds have faults; in others they cost no instruction.
 
 use crate::handle::ContextValueError;
 

@@ -1,10 +1,7 @@
-//! Handles: the 32-bit names of contexts.
+//! Handles: the 32-bit names of contexts, with the kind in bits 28 to 31 and an index below.
 //!
-//! *Owns*: kind in bits 28 to 31, index below. *Gives*: sizes of each kind. *Must not*: say where a context is.
-//!
-//! Hashes of handles and random numbers of seeds, the same on every machine.
-//!
-//! - owns: one mixing function, and the random numbers made from it. takes: handles, seeds. gives: 64 bits. must not: depend on a seed of the process.
+//! Their hashes, and random numbers of a seed, are the same on every machine and in every process. A handle does not
+//! say where its context is.
 
 use std::hash::Hasher;
 

@@ -1,13 +1,6 @@
 //! Model of the contexts that a NIC's chip would hold of a device: `urma-contexts`, asked once per request.
 //!
-//! *Owns*: the model, its numbers of TPs and pages, its clock. *Takes*: what each request looks up, ends of objects.
-//! *Gives*: counters, the time when a request has its contexts. *Must not*: decide a right or the order of anything:
-//! the device does.
-//!
-//! Requests like an earlier one whose contexts all stay on the chip: counted, and given to the model later in one step.
-//!
-//! *Owns*: such requests, by what they look up. *Takes*: requests. *Gives*: how often each came. *Must not*: outlive a change
-//! of what is on the chip.
+//! Must not decide a right or the order of anything: the device does.
 
 use std::{
     collections::BTreeMap,
@@ -572,6 +565,9 @@ struct Remembered {
 }
 
 /// Requests that are remembered.
+///
+/// They are like an earlier one whose contexts all stay on the chip: they are counted, and given to the model later
+/// in one step. A change of what is on the chip ends that.
 #[derive(Debug, Default)]
 struct Repeats {
     of: Vec<Remembered>,

@@ -1,12 +1,7 @@
-//! What an engine is made with.
+//! What an engine is made with: ranges and rules between fields, without guessed values; and faults that tests
+//! plant.
 //!
-//! - owns: ranges and rules between fields. takes: numbers. gives: a checked configuration or the rule that it breaks.
-//! - must not: guess a value.
-//!
-//! Mistakes that tests plant to show that a check can fail.
-//!
-//! - owns: the names, and the question whether one is planted. takes: `Engine::plant`.
-//! - gives: `false`, always, in every other build. must not: cost an instruction in production.
+//! Only test builds have faults; in others they cost no instruction.
 
 /// Which design is modelled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

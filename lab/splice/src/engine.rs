@@ -1,19 +1,7 @@
-//! The cycle models of all three schemes behind one interface.
+//! The cycle models of all three schemes behind one interface: what enters and leaves in a cycle, the read side,
+//! counters.
 //!
-//! - owns: one cycle, the read side, counters. takes: an input beat, the state of the output. gives: what the cycle did.
-//! - must not: depend on which scheme it is.
-//!
-//! What passes between the write side, the memory and the read side.
-//!
-//! - owns: types. takes, gives: nothing. must not: know a scheme.
-//!
-//! What enters and leaves an engine in one cycle.
-//!
-//! - owns: types of the interface. takes, gives: nothing. must not: know a scheme.
-//!
-//! Counters of an engine.
-//!
-//! - owns: what is counted, a histogram of bounded size. takes: events. gives: numbers. must not: decide anything.
+//! Must not depend on which scheme it is; counters decide nothing.
 #![expect(
     clippy::cast_possible_truncation,
     reason = "counts are bounded by 65536 beats and packets of 8 KiB"

@@ -1,11 +1,6 @@
 //! One run: random requests on every node, nodes that die and come back, and checks of all that the API promises.
 //!
-//! - owns: the loop over rounds, which node dies when. takes: a cell and a seed. gives: counts, the hash, what was wrong.
-//! - must not: use anything random but the seed.
-//!
-//! Warnings of the driver: it drops what a wrong device tells it, such as a second completion, and says so.
-//!
-//! - owns: the first warning of a thread's run. takes: trace events. gives: a text. must not: print.
+//! Must not use anything random but the seed.
 
 use std::{
     collections::BTreeMap,
@@ -529,6 +524,8 @@ impl<'a> FabricRun<'a> {
 const DRIVER: &str = "udma_provider";
 
 /// Keeps the first warning.
+///
+/// The driver drops what a wrong device tells it, such as a second completion, and says so.
 #[derive(Clone, Debug, Default)]
 struct FirstWarning(Arc<Mutex<Option<String>>>);
 

@@ -1,13 +1,9 @@
-//! The log: callbacks, level, tag; the rate limit of one place in a program, 100 lines in five seconds.
+//! The log: callbacks, level, tag, the functions that other libraries log by, and the rate limit of one place in a
+//! program, 100 lines in five seconds.
 //!
-//! *Owns*: the layout of `urma_log_rl_state_t` of UMDK release 26.06, which lives in the program.
-//!
-//! Log functions that other libraries call, with a format and arguments like `printf`.
-//!
-//! *Owns*: the step from a variadic C call to one with a `va_list`. Stable Rust cannot define variadic functions, so these
-//! are assembler: they store the registers that may hold arguments, build the `va_list` of the platform's ABI (System V
-//! for x86-64; AAPCS64) over them, and call on. The C library formats. *Must not*: be called before the caller checked
-//! the level (`urma_log_drop`).
+//! Stable Rust cannot define variadic functions, so those with a format are assembler: they store the registers that
+//! may hold arguments, build the `va_list` of the platform's ABI (System V for x86-64; AAPCS64) over them, and call
+//! on. The C library formats. Their caller checks the level first (`urma_log_drop`).
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 
@@ -77,6 +73,8 @@ const WINDOW_S: u64 = 5;
 const LINES: u64 = 100;
 
 /// State of one place. The program sets `left` to 100 and the rest to zero.
+///
+/// The layout is that of UMDK release 26.06; the state lives in the program.
 #[repr(C)]
 #[derive(Debug)]
 pub struct urma_log_rl_state_t {

@@ -1,12 +1,7 @@
-//! Queues made in one call: creation, attributes, flushed requests, deletion.
+//! Queues made in one call: creation, attributes, flushed requests, deletion, of one or of a list.
 //!
-//! *Owns*: the order of checks, the provider's operation and the book-keeping, once for all kinds.
-//!
-//! Deleting several objects by one call.
-//!
-//! *Owns*: the checks before the provider is called, and the references of what it deleted. *Takes*: lists of C programs.
-//! *Gives*: one call of the batch operation for each run of objects that share a table of operations: usually the whole
-//! list.
+//! The order of checks, the provider's operation and the book-keeping, once for all kinds. Of a list, each run of
+//! objects that share a table of operations is deleted by one call of the batch operation.
 
 use core::{
     ffi::c_int,

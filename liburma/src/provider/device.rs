@@ -1,14 +1,8 @@
-//! Devices of third-party providers.
+//! Devices of third-party providers, as the kernel's `ubcore` class lists them (`URMA_SYSFS_PATH`).
 //!
-//! *Owns*: the match of a listed device with a provider. *Takes*: the folders of the class.
-//! *Gives*: `urma_device_t` in slots, EIDs. *Must not*: give a device to the built-in provider, whose
-//! own device is not listed there.
-//!
-//! Files of a device as the kernel's `ubcore` class lists them, and its attributes as they say them.
-//!
-//! *Owns*: where the class folder is, how one value is read, which file is which attribute. *Takes*: `URMA_SYSFS_PATH`; the
-//! device's folder. *Gives*: texts and numbers; `urma_device_attr_t`, 0 where a file is not there. *Must not*: hold a file
-//! open; judge the numbers.
+//! Matches each listed device with a provider, never with the built-in one, whose own device is not listed there;
+//! and reads EIDs and attributes from its files, 0 where one is not there. Must not hold a file open or judge the
+//! numbers.
 
 use core::{ffi::CStr, ptr::NonNull};
 use std::{

@@ -1,19 +1,7 @@
-//! The memory of one slot: header, public and private part.
+//! The memory of one slot: header with state word and lock, public part, private part.
 //!
-//! *Owns*: the offsets of the parts; the state word and the lock. *Takes*: transitions. *Gives*: the addresses of the
-//! parts; a header of atomics only, which a stale pointer may read at any time. *Must not*: know which slots there are,
-//! or when a part may be reached.
-//!
-//! The lock of a slot.
-//!
-//! *Owns*: when a thread gets a lease of it. *Takes*: the calling thread. *Gives*: one visit at a time; a thread that
-//! uses the slot for some time enters without a locked instruction (`urma_mem::ThisThread`). *Must not*: lease a slot
-//! without a live object.
-//!
-//! Each visit sees what the one before it did. So a deleter stores that an object is dying, and then visits the lock
-//! of a queue once: when that visit ends, no earlier visit is in progress, and each later one sees the store. Its
-//! visit of the object's own lock takes the lease, and no later visit grants one. So a thread that enters by a lease
-//! finds the private part in place, and checks no state.
+//! The header has atomics only, which a stale pointer may read at any time. Must not know which slots there are, or
+//! when a part may be reached.
 
 use core::{cell::UnsafeCell, mem::MaybeUninit, ptr::NonNull};
 
@@ -167,7 +155,7 @@ impl Word {
     }
 }
 
-/// See the header of this file; zero memory is a valid header of a free slot.
+/// The state word, the lock and the link of a slot; zero memory is a valid header of a free slot.
 #[repr(C, align(64))]
 pub(super) struct Header {
     word: AtomicU64,
@@ -204,7 +192,14 @@ impl Header {
     }
 }
 
-/// See the header of this file; zero memory is a free lock.
+/// The lock of a slot: one visit at a time. A thread that uses the slot for some time gets a lease, and then enters
+/// without a locked instruction (`urma_mem::ThisThread`). A slot without a live object must not be leased. Zero
+/// memory is a free lock.
+///
+/// Each visit sees what the one before it did. So a deleter stores that an object is dying, and then visits the lock
+/// of a queue once: when that visit ends, no earlier visit is in progress, and each later one sees the store. Its
+/// visit of the object's own lock takes the lease, and no later visit grants one. So a thread that enters by a lease
+/// finds the private part in place, and checks no state.
 pub(super) struct Lock(Serial<LockUse>);
 
 /// Recent use of a lock.

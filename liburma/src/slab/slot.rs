@@ -1,17 +1,8 @@
-//! Typed slots: finding, locking, naming, deleting; places: slots known by their addresses, whatever their state.
+//! Typed slots in every state of an object's life: under construction, live, idle, dying.
 //!
-//! *Owns*: the states of an object's life, and the usual place of each kind. *Takes*: pointers of C programs. *Gives*:
-//! access to the private part, by the rules of the slab; the lock of the live object in a place. *Must not*: touch
-//! memory before its kind and state are known; read more of a place than its header before its lock is held.
-//!
-//! A slot keeps its kind while the library is loaded, so the usual place is found again by one comparison. There is
-//! none while calls have to check more than their object ([`super::forget_usual`]): then no place is found at all.
-//!
-//! Slots without a private part: under construction, and idle.
-//!
-//! *Owns*: a slot from its allocation until it is published, and the transitions of idle ones: objects that a program
-//! allocated and did not activate, or deactivated. *Takes*: both parts of an object. *Gives*: a live object, or an idle
-//! one, which only `find_idle` finds, so that every other call refuses it.
+//! Finding, locking, naming and deleting of live objects, by the rules of the slab; and places: slots known by their
+//! addresses, whatever their state. Must not touch memory before its kind and state are known, or read more of a
+//! place than its header before its lock is held.
 
 use core::{
     marker::PhantomData,
@@ -419,6 +410,9 @@ const fn end_of(header: *const Header) -> *mut Header {
 }
 
 /// End of the header of a kind's usual place; that of [`NOWHERE`] if there is none.
+///
+/// A slot keeps its kind while the library is loaded, so the usual place is found again by one comparison. There is
+/// none while calls have to check more than their object ([`forget_usual`]): then no place is found at all.
 #[inline(always)]
 pub(super) fn usual_of<K: Kind>() -> *const Header {
     USUAL[K::CODE as usize].load(Ordering::Relaxed)
@@ -590,6 +584,9 @@ impl<K: Kind> Drop for Fresh<K> {
 }
 
 /// An object that was idle when it was looked up.
+///
+/// A program allocated it and did not activate it, or deactivated it. Only [`find_idle`] finds it, so that every
+/// other call refuses it.
 pub(crate) struct Idle<K: Kind> {
     ptr: SlotPtr<K>,
     word: Word,

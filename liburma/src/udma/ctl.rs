@@ -1,15 +1,8 @@
 //! `urma_user_ctl`: what only a program that knows its device asks.
 //!
-//! *Owns*: the opcodes of UDMA devices, and those of bonding devices for the names that such a device
-//! has. *Takes*: the caller's structs, of exactly the length of their opcode. *Gives*: what a software
-//! device can mean; EOPNOTSUPP for the rest, each of which docs/c-api.md lists with its reason.
-//!
-//! Descriptions with what peers of a bonding device read behind them.
-//!
-//! *Owns*: the bytes behind the struct: a head with their number, then the public structs of
-//! `urma_ubagg.h` for a device of one path, number 0. *Takes*: a jetty or segment of the context.
-//! *Gives*: zeroed memory of the C library with these bytes and the flag in place; the caller fills in
-//! the struct itself. *Must not*: hold a pointer: peers in other processes read the bytes.
+//! The opcodes of UDMA devices, and those of bonding devices for the names that such a device has. Takes the
+//! caller's structs, of exactly the length of their opcode; answers EOPNOTSUPP to what a software device cannot mean
+//! (docs/c-api.md lists each with its reason).
 
 use core::{ffi::c_int, mem::offset_of, ptr::NonNull};
 
@@ -337,6 +330,9 @@ fn object<K: Kind>(ctx: CtlContext, from: In) -> Answer<Slot<K>> {
 }
 
 /// Memory for a `T`, then the head, then `more`.
+///
+/// The memory is zeroed and allocated by the C library. `more`, whose length is in the head, has public structs of
+/// `urma_ubagg.h` for a device of one path, number 0, without pointers: peers in other processes read them.
 fn memory<T>(more: &[u8]) -> Answer<NonNull<T>> {
     let head = u32::try_from(more.len())
         .map_err(|_| refuse!(FAIL, "the description is too long"))?

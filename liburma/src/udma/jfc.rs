@@ -1,12 +1,7 @@
-//! JFC and JFCE: completion queues, event channels, and the wait for events.
+//! JFC and JFCE: completion queues, polls into C records, event channels, and the wait for events.
 //!
-//! *Owns*: urma-core's channel. *Gives*: what a completion queue is made from, its attributes, the count of its events;
-//! `urma_jfce_t` with its descriptor. *Must not*: hold a lock while it waits.
-//!
-//! Polls: completions, written to C records.
-//!
-//! *Owns*: nothing. *Takes*: the lock of one JFC for the length of a call. *Must not*: allocate,
-//! wait, or clear memory that is not read.
+//! Must not hold a lock while it waits. A poll has the lock of one JFC for the length of the call, and must not
+//! allocate, wait, or clear memory that is not read.
 
 use core::{ffi::c_int, ptr::NonNull, time::Duration};
 use std::{os::fd::AsRawFd, sync::Arc};

@@ -1,10 +1,7 @@
-//! Posts: lists of C requests, posted to a queue.
+//! Posts: lists of C requests, sends and receives, posted to a queue in batches, with one doorbell each.
 //!
-//! *Owns*: the walk over the list, and the answer when it stops. *Takes*: the lock of one queue for the length of a
-//! call; what requests name is looked up under it. *Gives*: batches, with one doorbell each. *Must not*: allocate,
-//! wait, or keep anything.
-//!
-//! Receive requests of C, posted in batches.
+//! The lock of one queue is held for the length of a call, and what requests name is looked up under it. Must not
+//! allocate, wait, or keep anything.
 
 mod alike;
 mod list;

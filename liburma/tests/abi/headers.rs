@@ -1,15 +1,7 @@
 //! The headers against the golden data, and alone under strict compilers.
 //!
-//! *Owns*: the C program that states every size, offset, bit and value. *Takes*: the golden data, the
-//! headers. *Gives*: a failure that names what is elsewhere.
-//!
-//! The C and C++ compilers of this machine, called as programs call them.
-//!
-//! *Owns*: flags, the folder for results. *Gives*: the outcome of a compilation.
-//!
-//! The golden data: layouts and numbers of the C API, one file for each release.
-//!
-//! *Owns*: the form of `data/layout-*.txt`. *Gives*: types and values. *Must not*: judge.
+//! Writes the C program that states every size, offset, bit and value of `data/layout-*.txt` for each release, calls
+//! the compilers of this machine as programs call them, and names what is elsewhere.
 
 use std::{
     fmt::Write as _,

@@ -1,16 +1,8 @@
-//! Every macro, enumeration value, type and function of UMDK's installed headers is in ours: in the header of the
-//! same name, with the same value, size and type.
+//! Names of UMDK's installed headers and libraries against ours.
 //!
-//! *Takes*: `data/names-*.txt`, names and numbers that were read from UMDK's headers. *Gives*: a failure that
-//! names what a program looks for in a header and does not find there.
-//!
-//! The list of symbols against what the headers declare.
-//!
-//! *Takes*: `src/symbols.txt`, the headers. *Gives*: a failure that names what only one of them has.
-//!
-//! A program for one release on a library of another: the loader names it.
-//!
-//! *Owns*: two libraries of one function, programs in C and C++.
+//! Every macro, enumeration value, type and function of `data/names-*.txt` is in our header of the same name, with
+//! the same value, size and type; what the headers declare is what `src/symbols.txt` lists; and a program for one
+//! release on a library of another is named by the loader.
 
 use std::{
     collections::BTreeMap,

@@ -1,13 +1,7 @@
-//! C programs against the built library: each is compiled by gcc against `include/` and run.
+//! C programs of `tests/c` against the built library, and what it exports against the list `src/symbols.txt`.
 //!
-//! *Owns*: how a program is built and run. *Takes*: sources under `tests/c`. *Gives*: a failure with
-//! what the program said. Each program is its own process, so that each starts without a library
+//! Each program is compiled by gcc against `include/` and is its own process, so that each starts without a library
 //! that runs.
-//!
-//! What the library exports against the list of what it shall export.
-//!
-//! *Takes*: `src/symbols.txt`, `nm -D` of the library. *Gives*: a failure for a symbol that is missing,
-//! or exported without being listed.
 
 mod provider;
 

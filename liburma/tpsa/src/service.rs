@@ -1,11 +1,6 @@
-//! What the service knows.
+//! What the service of this process knows: topology, main EIDs, aggregated devices, paths between two EIDs.
 //!
-//! *Owns*: topology, main EIDs, names of aggregated devices, of this process. *Takes*: what callers
-//! insert. *Gives*: lookups. *Must not*: touch C memory.
-//!
-//! Paths between two EIDs.
-//!
-//! *Owns*: the rule. *Takes*: the topology. *Gives*: a set with at least one path.
+//! Takes what callers insert, gives lookups and sets of at least one path. Must not touch C memory.
 
 use std::{
     collections::BTreeMap,

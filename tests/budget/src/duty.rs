@@ -1,12 +1,7 @@
-//! What the two processes do between start and end.
+//! What the two processes do between start and end, and the node, jetty and memory that they do it with.
 //!
-//! *Owns*: the loops, the places in the page, the bound of every wait. *Takes*: open objects.
-//! *Gives*: allocations between start and end. *Must not*: sleep: the budget is of those awake.
-//!
-//! A node, a jetty and its memory; the peer's, imported.
-//!
-//! *Owns*: the composition of node, driver and API; the line that one process sends the other.
-//! *Must not*: post.
+//! Counts the allocations between start and end. Every wait has a bound. Must not sleep: the budget is of those
+//! awake.
 
 use std::{
     error::Error,

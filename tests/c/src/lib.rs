@@ -1,20 +1,7 @@
 //! C and C++ programs against an installed library: compiled with what `pkg-config` says, run.
 //!
-//! *Owns*: scratch prefixes, how a program is compiled and run and for how long. *Takes*: C sources.
-//! *Gives*: what programs said. *Must not*: know what a program is about.
-//!
-//! Compilers, called as users of the library call them.
-//!
-//! *Owns*: how strict the compilation is. *Takes*: a source, a prefix, more flags. *Gives*: programs.
-//!
-//! Installed trees.
-//!
-//! *Owns*: the folder for results, calls of `cargo xtask`. *Gives*: prefixes.
-//!
-//! Programs that run.
-//!
-//! *Owns*: the limit of time. *Takes*: commands. *Gives*: what they said and how they ended.
-//! *Must not*: leave a process behind.
+//! Has scratch folders, installed trees, strict compilers called as users call them, and programs with a limit of
+//! time, none of which is left behind. Must not know what a program is about.
 #![forbid(unsafe_code)]
 
 use std::{

@@ -1,15 +1,7 @@
 //! First process of the virtual machine: makes VFIO ready, runs the checks, and says how they went.
 //!
-//! *Owns*: the machine. *Takes*: words of the kernel's command line. *Gives*: a line for each check on the console,
-//! then the line of the result. *Must not*: end without that line, but for a crash, which the host takes for a failure.
-//!
-//! Checks, one after the other.
-//!
-//! *Owns*: the counts. *Takes*: results. *Gives*: lines.
-//!
-//! The machine as a whole.
-//!
-//! *Owns*: mounts, modules, the end of the machine. *Must not*: know a device.
+//! Takes words of the kernel's command line; prints a line for each check on the console, then the line of the
+//! result. Must not end without that line, but for a crash, which the host takes for a failure.
 #![forbid(unsafe_code)]
 
 mod edu;

@@ -1,12 +1,7 @@
-//! The virtual machine: its process and the lines of its console.
+//! Virtual machines with Linux rxe: the process, and commands and answers on its console.
 //!
-//! *Owns*: the process, which ends with the value. *Takes*: commands of `guest/guest.c`. *Gives*: its
-//! answers, each within a bound. *Must not*: wait for ever.
-//!
-//! A virtual machine that does what a shell's lines say.
-//!
-//! *Owns*: the process, which ends with the value. *Takes*: lines for `guest/init-shell` and for the programs that those
-//! start. *Gives*: lines that they print, each within a bound. *Must not*: wait for ever.
+//! One kind takes commands of `guest/guest.c`, the other lines for `guest/init-shell` and the programs that those
+//! start. The process ends with the value. Each answer has a bound: nothing waits for ever.
 
 use std::{
     io,

@@ -1,12 +1,7 @@
-//! What a worker does: a random mix that both sides can compute.
+//! What a worker does: a random mix that both sides can compute, and how each request of it is posted.
 //!
-//! *Owns*: the function from mix and number to request. *Must not*: have state, or both sides
-//! would not agree on what was to be written where.
-//!
-//! From a planned request to what is posted.
-//!
-//! *Owns*: which addresses and flags each kind has. *Takes*: a plan and its number. *Gives*: how
-//! many of its parts the queue took. *Must not*: write a journal.
+//! The function from mix and number to request must not have state, or both sides would not agree on what was to be
+//! written where. The journal is written elsewhere.
 
 use serde::{Deserialize, Serialize};
 use urma_core::{LocalSge, RemoteAddr, SendOp, SendWr, WrFlags};

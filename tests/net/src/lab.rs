@@ -1,11 +1,6 @@
-//! Hosts and what joins them.
+//! Hosts and what joins them: threads and processes on a host, and interfaces that change while they are used.
 //!
-//! *Owns*: names and addresses of interfaces. *Gives*: threads and processes on a host; interfaces that
-//! change while they are used.
-//!
-//! A node of a later wire version.
-//!
-//! *Gives*: its answer to a CONNECT. *Must not*: keep anything.
+//! Names and addresses of interfaces are chosen here. One host can answer as a node of a later wire version.
 
 use std::{
     ffi::OsStr,

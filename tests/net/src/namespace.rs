@@ -1,10 +1,6 @@
-//! A network namespace without a name.
+//! A network namespace without a name: threads in it, and commands of `ip`.
 //!
-//! *Owns*: its descriptor. *Gives*: a thread in it. *Must not*: move the calling thread.
-//!
-//! Commands of `ip`, run in a namespace.
-//!
-//! *Gives*: whether a failure is a refusal of the kernel or a wrong command.
+//! Must not move the calling thread. A refusal of the kernel is told from a wrong command.
 
 use std::{
     fs::File,

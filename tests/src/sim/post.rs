@@ -1,12 +1,6 @@
 //! Posting: a random request, or one by whose completion the model learns its position.
 //!
-//! *Owns*: which jetty asks which node, flags. *Takes*: the run. *Gives*: posted requests, and the
-//! entries of the model. *Must not*: judge.
-//!
-//! One random request: what it asks for, and what that means in the model.
-//!
-//! *Owns*: the kinds and the draw. *Takes*: random numbers. *Gives*: effects on the area, a
-//! message, a fate; and the operation for the API. *Must not*: post.
+//! Draws which jetty asks which node for what, and gives what that means in the model. Must not judge.
 
 use ubcore_sim::link::Rng;
 use urma_core::{CrOpcode, LocalSge, PostReason, SendOp, SendWr, WrFlags};

@@ -1,13 +1,6 @@
 //! One run: random work on every node, checked against the model after every step.
 //!
-//! *Owns*: the loop over rounds and the end. *Takes*: a [`SimPlan`]. *Gives*: a [`Report`] or a
-//! [`SimFailure`]. *Must not*: use anything random but the plan's seed.
-//!
-//! What the driver complains about while a world runs.
-//!
-//! *Owns*: the first warning of the driver. *Takes*: trace events of this thread. *Gives*: a text.
-//! *Must not*: print. A driver drops what a wrong device tells it (a doubled completion, say) and
-//! says so; in a world whose devices are right it has nothing to say.
+//! Must not use anything random but the plan's seed.
 
 use std::{
     fmt::{self, Debug, Write},
@@ -358,6 +351,9 @@ pub(super) fn has_messages(plan: &SimPlan) -> bool {
 const DRIVER: &str = "udma_provider";
 
 /// Listens to the driver.
+///
+/// A driver drops what a wrong device tells it (a doubled completion, say) and says so; in a world whose devices are
+/// right it has nothing to say.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watch(Arc<Mutex<Option<String>>>);
 

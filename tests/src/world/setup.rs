@@ -1,11 +1,7 @@
-//! In which surroundings a behaviour is tried.
+//! In which surroundings a behaviour is tried: the list of setups and their names; and functions of the kernel's
+//! VFIO.
 //!
-//! *Owns*: the list of setups and their names.
-//!
-//! Functions that the kernel's VFIO has.
-//!
-//! *Owns*: the functions of this process, open until its end. *Takes*: their addresses from the environment. *Gives*:
-//! devices. *Must not*: bind a function to a driver.
+//! Functions come from the environment and stay open until this process ends. Must not bind one to a driver.
 
 use std::{
     fmt,

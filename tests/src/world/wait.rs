@@ -1,11 +1,6 @@
-//! Waiting in tests: the one room with a clock.
+//! Waiting in tests, by polls or asleep on a descriptor: the one room with a clock.
 //!
-//! *Owns*: the hang limit. *Must not*: say anything about speed.
-//!
-//! Learning of completions by the descriptor alone: nothing is called between a post and the event.
-//!
-//! *Owns*: which events were taken and not used yet. *Takes*: a half whose JFCs are armed. *Gives*: completions, each
-//! polled for after an event. *Must not*: poll, wait or arm while no event came.
+//! Has the hang limit; says nothing about speed.
 #![expect(
     clippy::disallowed_methods,
     reason = "a test waits for other threads and must not wait forever"
@@ -104,6 +99,8 @@ pub(super) enum Queue {
 }
 
 /// A program that sleeps on the descriptor of its JFCE.
+///
+/// It learns of completions by that alone: nothing is polled, armed or waited for between a post and the event.
 #[derive(Debug)]
 pub(super) struct Sleeper {
     /// An event of the send side's JFC was taken, and one of the receive side's.

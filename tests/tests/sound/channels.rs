@@ -1,10 +1,4 @@
-//! Event channels by the thousand, and what a process without descriptors gets.
-//!
-//! *Owns*: the limit of descriptors of this process. *Takes*: one node. *Must not*: judge times.
-//!
-//! Waiting on the real event channel.
-//!
-//! The stream on the real event channel.
+//! Event channels: by the thousand, in a process without descriptors, waited on, and as a stream.
 
 use std::{
     pin::pin,

@@ -1,10 +1,7 @@
-//! How lost packets are sent again is what both nodes are set to, what bounds packets on the path what each is set to.
+//! Lost packets are sent again as both nodes are set to; what was lost, doubled and changed on a bad link shows, and
+//! nothing else does.
 //!
-//! *Owns*: the settings. *Takes*: two nodes of this process. *Must not*: judge times.
-//!
-//! A link that is made worse on purpose: what was lost, doubled and changed shows, and nothing else does.
-//!
-//! *Owns*: the counts of both devices. *Takes*: two nodes of this process. *Must not*: judge times.
+//! Bounds of packets on the path are each node's own. Must not judge times.
 
 use ubcore_sim::{
     CongestionChoice, Strategy,

@@ -1,14 +1,7 @@
-//! A program that only sleeps on the descriptor of its event channel, and calls nothing until that is readable.
+//! Programs that sleep on the descriptor of an event channel, or spin on their memory, and call nothing meanwhile.
 //!
-//! *Owns*: its loops: one jetty that sends to itself, and a ping-pong of two nodes. *Takes*: paths, ways to sleep.
-//! *Must not*: judge times, but for a sleep that would be a hang. `URMA_ROUNDS=1000000 cargo test -p urma-tests --test sound
-//! sleeper -- --nocapture` runs many rounds and prints the longest sleeps.
-//!
-//! A program that polls its JFC at times and then spins on its memory, calling nothing, on one host
-//! without moved pages: only the node's own thread can place what its peer writes, and is rung for it.
-//!
-//! *Owns*: the target that polls in bursts. *Takes*: two nodes of this process. *Gives*: the count of
-//! messages that waited for a tick. *Must not*: judge times: any thread may lose its processor.
+//! Times are not judged, but for a sleep that would be a hang. `URMA_ROUNDS=1000000 cargo test -p urma-tests --test
+//! sound sleeper -- --nocapture` runs many rounds and prints the longest sleeps.
 #![expect(
     clippy::disallowed_methods,
     clippy::print_stdout,
@@ -313,6 +306,7 @@ fn one_message(a: &mut End, b: &mut End, number: u64) -> Outcome {
     Ok(())
 }
 
+/// On one host without moved pages, only the node's own thread can place what its peer writes, and is rung for it.
 #[test]
 fn a_program_that_polls_in_bursts_is_rung_for_its_messages() -> Outcome {
     let setup = Setup::new(Link::Host, Moving::Off, TransportMode::Rm);

@@ -1,11 +1,7 @@
-//! The process of a machine, and the lines of its console.
+//! The process of a machine, the lines of its console, and what they say about its checks.
 //!
-//! *Owns*: the process, which ends with the value. *Gives*: lines, each within a bound. *Must not*: wait for ever.
-//!
-//! What a machine printed about its checks.
-//!
-//! *Owns*: the format of the lines. *Takes*: lines of a console. *Gives*: results. *Must not*: take for passed what has
-//! no line.
+//! The process ends with the value. Each line has a bound: nothing waits for ever. A check without a line has not
+//! passed.
 
 use std::{
     io::{self, BufRead, BufReader, Write},

@@ -1,11 +1,7 @@
-//! Debian's packages, unpacked in a folder and not installed.
+//! Debian's packages, unpacked in a folder and not installed; and programs and files of this system.
 //!
-//! *Owns*: which packages a machine needs. *Takes*: a folder that is kept. *Gives*: a tree of files. *Must not*:
-//! change what is installed or configured on this system, name a server: the system's own sources say where Debian is.
-//!
-//! Programs and files of this system.
-//!
-//! *Owns*: looking for them, and words for what is not there.
+//! Must not change what is installed or configured on this system, or name a server: the system's own sources say
+//! where Debian is.
 
 use std::{
     fmt, fs, io,

@@ -6,7 +6,7 @@
 //! The doorbells of several drivers are taken one memory after the other. So a request in one could overtake the
 //! consumer index that another driver stored before it, and find its JFC full. Doorbells of queues are therefore held
 //! until all memories were read once more. An arm need not be held: completions look for it in its slot
-//! (`context/arm_slot.rs`).
+//! (`context/jfc.rs`).
 
 use std::{collections::VecDeque, io};
 

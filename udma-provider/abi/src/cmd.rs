@@ -1,19 +1,9 @@
-//! Commands: what the driver asks of the device outside the data path.
+//! Commands: what the driver asks of the device outside the data path, with their arguments and word layouts.
 //!
-//! *Owns*: numbers and word layouts. A command is 16 words (128 bytes): word 0 is
-//! `opcode | sequence << 32`, words 1 to 15 are arguments. A response is 8 words (64 bytes):
-//! word 0 is `owner | status << 8 | sequence << 32`, written last with release; words 1 to 7
-//! are results. Responses may come out of order; the sequence number pairs them.
-//!
-//! Arguments of commands: kinds, modes, states, flags and the two large argument blocks.
-//!
-//! *Owns*: their numbers. *Takes / gives*: typed values; the words are in `codec.rs`.
-//! *Must not*: judge combinations; that is the device's task.
-//!
-//! Word layouts of commands and responses.
-//!
-//! *Owns*: which field lies in which bits. *Takes*: typed commands. *Gives*: 16 and 8 words.
-//! *Must not*: fail on anything but an unknown code.
+//! A command is 16 words (128 bytes): word 0 is `opcode | sequence << 32`, words 1 to 15 are arguments. A response
+//! is 8 words (64 bytes): word 0 is `owner | status << 8 | sequence << 32`, written last with release; words 1 to 7
+//! are results. Responses may come out of order; the sequence number pairs them. Must not judge combinations of
+//! arguments: the device does.
 
 use crate::{CmdStatus, RawEid, field8, field16, field32, flag, place};
 

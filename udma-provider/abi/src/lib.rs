@@ -1,12 +1,8 @@
 //! The contract between driver and device: registers, doorbells, ring entries, commands, `Backing`.
 //!
-//! *Owns*: every layout and number that both sides share (prose: docs/device-spec.md).
-//! *Takes / gives*: 64-bit little-endian words, as they lie in host memory or registers.
-//! *Must not*: have behaviour. Driver and device depend on this crate and never on each other.
-//!
-//! Bit fields of a 64-bit word.
-//!
-//! *Owns*: shifting and masking, once. *Must not*: know what a field means.
+//! Has every layout and number that both sides share (prose: docs/device-spec.md), as 64-bit little-endian words in
+//! host memory or registers. Must not have behaviour. Driver and device depend on this crate and never on each
+//! other.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::wildcard_enum_match_arm))]
 

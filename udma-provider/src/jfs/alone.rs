@@ -1,12 +1,7 @@
-//! FETCH_ADD and CAS that are posted alone.
+//! FETCH_ADD, CAS, and SENDs and SEND_IMMs of one piece that are posted alone.
 //!
-//! *Owns*: which atomic is the last one. *Takes*: a checked FETCH_ADD or CAS, or what differs from the last. *Gives*:
-//! what differs to the doorbell, or the blocks in the ring. *Must not*: pass an atomic twice.
-//!
-//! SENDs and SEND_IMMs of one piece that are posted alone.
-//!
-//! *Owns*: which message is the last one. *Takes*: a checked SEND or SEND_IMM of one piece, or what differs from the
-//! last. *Gives*: its block in the ring and to the doorbell. *Must not*: remember a message with an immediate.
+//! Remembers the last atomic and the last message, so that the next one like it passes only what differs. Must not
+//! pass an atomic twice, or remember a message with an immediate.
 
 use udma_abi::{
     Addressed, Atomic, DirectEntry, MovableAtomic, MovableBlock, MovedWord, SendDoorbell,

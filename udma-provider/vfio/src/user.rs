@@ -1,18 +1,7 @@
-//! A device behind a vfio-user socket.
+//! A device behind a vfio-user socket: the client's function and its windows; the protocol and the server are below.
 //!
-//! - owns: the protocol (`wire`, `stream`), the client's function, the server of one connection.
-//! - takes: a connected Unix socket. gives: a `PciDevice`, or a function served to a client. must not: know what
-//!   registers or rings mean.
-//!
-//! The function behind a socket, as a driver reaches it.
-//!
-//! - owns: windows by messages or by a mapping, an eventfd for each vector, a thread that waits for the end of the
-//!   server. takes: the path of a socket. gives: a [`PciDevice`]. must not: know a register.
-//!
-//! A window of the function: registers by messages, or memory that the server shares.
-//!
-//! - owns: accesses of one region. takes: what the server says of it. gives: a [`PciWindow`]. must not: map memory that
-//!   the server could take away.
+//! Takes a connected Unix socket or its path, gives a `PciDevice`, or a function served to a client. Must not know
+//! what registers mean, or map memory that the server could take away.
 #![forbid(unsafe_code)]
 
 mod config_space;

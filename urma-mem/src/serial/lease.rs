@@ -1,28 +1,7 @@
-//! Leases: one thread enters a value by plain loads and stores until another thread wants it.
+//! Leases: a thread enters a value by plain loads and stores until another thread wants it.
 //!
 //! The owner announces itself and then reads the lease once more before it enters. No thread waits for an owner that
-//! is inside.
-//!
-//! A leased value is held all the time, so that other threads leave marks. The first of them takes the lease
-//! ([`Serial::take_lease`]): it clears LEASED, and holds the value once a barrier has shown that the owner is not
-//! inside. If it is, HELD is passed on: the owner has it when it leaves, with all marks. An owner that leaves at that
-//! very time and the taker both find the value passed on and not entered: who clears PASSED has it.
-//!
-//! An owner that may stop at any point of its entry while another one follows ([`ThisThread`]) has a term of its own, with
-//! its own announcement.
-//!
-//! Leases of threads: any thread may follow another one as the owner of a value, at any moment.
-//!
-//! Owns: whose term it is. Takes: the number of the calling thread. Gives: what [`Serial::try_visit`] gives. Must not: let
-//! two owners share an announcement; read memory of a thread.
-//!
-//! A thread that stops between its look at the owner and its announcement may go on when another thread is the owner. So
-//! each owner has a term, with an announcement of its own, and looks at the owner again behind it: what a late thread
-//! stores is nothing to the owner of a later term. A value has [`TERMS`] terms, the first for claims; the owner of the last
-//! one stays the owner.
-//!
-//! The number of the owner says whether it has a lease, so that it looks at one word. The thread that took the lease, by
-//! clearing LEASED as ever, changes that word before its barrier.
+//! is inside, two owners never share an announcement, and memory of a thread is not read.
 
 use core::{cell::Cell, marker::PhantomData, mem};
 
@@ -36,6 +15,11 @@ use crate::{
 };
 
 /// The owner that may get a lease of a [`Serial`]; used by one thread at a time.
+///
+/// A leased value is held all the time, so that other threads leave marks. The first of them takes the lease
+/// (`Serial::take_lease`): it clears LEASED, and holds the value once a barrier has shown that the owner is not
+/// inside. If it is, HELD is passed on: the owner has it when it leaves, with all marks. An owner that leaves at that
+/// very time and the taker both find the value passed on and not entered: who clears PASSED has it.
 #[derive(Debug)]
 pub struct SerialOwner {
     id: Cell<u64>,
@@ -322,6 +306,14 @@ fn next_id() -> u64 {
 }
 
 /// The calling thread, as one that may have leases.
+///
+/// Any thread may follow another one as the owner of a value, at any moment. A thread that stops between its look at
+/// the owner and its announcement may go on when another thread is the owner. So each owner has a term, with an
+/// announcement of its own, and looks at the owner again behind it: what a late thread stores is nothing to the owner
+/// of a later term. A value has `TERMS` terms, the first for claims; the owner of the last one stays the owner.
+///
+/// The number of the owner says whether it has a lease, so that it looks at one word. The thread that took the lease,
+/// by clearing LEASED as ever, changes that word before its barrier.
 #[derive(Debug, Clone, Copy)]
 pub struct ThisThread {
     /// No other thread of the process has it while this one lives.

@@ -1,16 +1,8 @@
-//! The reading end of a ring.
+//! The reading and the writing end of a ring between two processes.
 //!
-//! Owns: the head.
-//! Takes: the producer's half, of which it believes nothing.
-//! Gives: `Consumer::next_entry` -> `Entry` -> `done`.
-//! Must not: read beyond the ring; read a header twice; go on after a lie.
-//!
-//! The writing end of a ring.
-//!
-//! Owns: the tail, its own half's bytes. The place of the header at the tail is always 0.
-//! Takes: payload.
-//! Gives: `Producer::reserve` -> `EntrySlot` -> `publish`.
-//! Must not: overwrite what the consumer has not given back; believe an impossible head.
+//! Neither end believes what the other one wrote: the consumer reads a header once, not beyond the ring, and stops
+//! at a lie; the producer overwrites nothing that the consumer has not given back. The place of the header at the
+//! tail is always 0.
 
 use super::{
     BadLayout, Corrupt, ENTRY_ALIGN, HEADER_LEN, KIND_WRAP, NEXT_LEN, ReserveError, check_layout,

@@ -1,9 +1,8 @@
-//! A controller with sockets, a clock and a store.
+//! A controller with sockets, a clock and a store, or the ports of one that is not in charge.
 //!
-//! All calls and reports go through [`Controller`] one after the other. What it wants known after a restart is stored before
-//! any of its answers and commands leaves.
-//!
-//! The ports of a controller that is not in charge: every call is refused, and is answered who is.
+//! All calls and reports go through [`Controller`] one after the other. What it wants known after a restart is
+//! stored before any of its answers and commands leaves. While another controller is in charge, every call is
+//! refused, and is answered who is.
 
 use std::{
     collections::BTreeMap,

@@ -1,11 +1,8 @@
 //! LIRS: slots whose handles return soon keep their place; all others share a short queue.
 //!
-//! Variant: queue 1 % of the capacity, stack at most twice the capacity, oldest handles without a slot leave first (as
-//! libCacheSim); a hit in the queue of a handle that left the stack changes nothing else (as in the paper).
-//!
-//! - owns: stack, queue, handles that left. takes: hits, insertions. gives: victims. must not: let the stack grow.
-//!
-//! Doubly linked lists over numbered nodes, each in at most one list; handles that left lately: a bounded memory of misses.
+//! Variant: queue 1 % of the capacity, stack at most twice the capacity, oldest handles without a slot leave first
+//! (as libCacheSim); a hit in the queue of a handle that left the stack changes nothing else (as in the paper). The
+//! linked lists and the memory of handles that left are of bounded length.
 
 use std::{collections::HashMap, hash::BuildHasherDefault};
 

@@ -1,8 +1,4 @@
-//! Traces and hit counts against the golden data; policies against linear scans.
-//!
-//! Each exact policy against its linear scan on random accesses and destructions.
-//!
-//! Victims that may not leave: what each policy does when one is kept.
+//! Traces and hit counts against the golden data; policies against linear scans, also where a victim is kept.
 
 mod naive;
 mod naive_ours;

@@ -1,11 +1,6 @@
-//! The memory of a scheme behind one interface: two FIFOs, or two banks.
+//! The memory of a scheme behind one interface: two FIFOs, or two banks of beats at addresses.
 //!
-//! - owns: which beats and packets are there. takes: beats and packets. gives: room, the next packet, its beats.
-//! - must not: join bytes.
-//!
-//! The data memory: beats at addresses.
-//!
-//! - owns: bytes, byte count and packet number of each beat. takes, gives: beats. must not: choose an address.
+//! Says which beats and packets are there and how much room is left. Must not join bytes.
 
 use std::collections::VecDeque;
 

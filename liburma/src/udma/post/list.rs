@@ -1,13 +1,8 @@
-//! Lists of requests in the memory of a C program.
+//! Lists of requests in the memory of a C program, read and posted in batches with one doorbell each.
 //!
-//! *Owns*: the one promise about that memory, which the maker of the first [`WorkRequest`] of a list gives for
-//! everything that the list leads to: the requests, the lists of pieces, the member of the union that the opcode
-//! selects. *Gives*: members, each read when it is asked for, at any address. *Must not*: know what a request means.
-//!
-//! Lists of requests, posted in batches with one doorbell each.
-//!
-//! *Owns*: the room for one batch. *Takes*: a list, and a function that posts checked requests. *Gives*: which
-//! request was refused, and why. *Must not*: allocate.
+//! Whoever makes the first [`WorkRequest`] of a list promises that everything it leads to may be read: the requests,
+//! the lists of pieces, the member of the union that the opcode selects. Members are read one by one, when asked
+//! for, at any address. Must not know what a request means, or allocate.
 
 use core::{marker::PhantomData, mem::MaybeUninit};
 

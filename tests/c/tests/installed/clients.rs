@@ -1,10 +1,8 @@
-//! What clients look for in an installed tree, and the order in which they call the library.
+//! The installed tree as clients meet it: what they look for, the order in which they call the library, how they
+//! end.
 //!
-//! *Takes*: `programs/clients.c`, projects for CMake that this file writes. *Gives*: what a client would meet.
-//!
-//! A program that ends without deleting its contexts: what its peer sees.
-//!
-//! The installed tree itself: what is in it, what is left after `uninstall`, the Debian package.
+//! Also the tree itself: what is in it, what is left after `uninstall`, the Debian package. Programs are in
+//! `programs/clients.c`; this file writes the projects for CMake.
 
 use std::{
     fs,

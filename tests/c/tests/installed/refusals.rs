@@ -1,11 +1,8 @@
-//! Every exported function, with arguments that it must refuse.
+//! Every exported function: it refuses what it must, and leaves `errno` as it was where it succeeds.
 //!
-//! *Takes*: the table of all functions. *Gives*: what `programs/refuses.c` found.
-//!
-//! Calls that succeed leave `errno` as it was: every exported function.
-//!
-//! *Takes*: the programs of the C face's tests, and `programs/succeeds.c` for functions that none of
-//! those calls with success. *Gives*: what `programs/watch.c` counted between them and the library.
+//! `programs/refuses.c` calls each with bad arguments from the table of all functions. `programs/watch.c` counts
+//! between the library and programs whose calls succeed: those of the C face's tests, and `programs/succeeds.c` for
+//! the rest.
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 

@@ -1,9 +1,7 @@
-//! Programs built with other headers choose their release by `URMA_ABI`.
-//!
-//! *Owns*: two trees, each with the library of the one release first and the other's behind it.
-//! *Takes*: `programs/release.c`, which is right on a library of its own release only.
-//!
 //! Two releases of the C API: both install, both run, and the loader tells one from the other.
+//!
+//! Programs built with other headers choose by `URMA_ABI`. `programs/release.c` is right on a library of its own
+//! release only.
 
 use std::{fs, path::PathBuf, sync::LazyLock};
 

@@ -1,12 +1,7 @@
-//! A function by its own character device and `/dev/iommu`.
+//! A function by its own character device and `/dev/iommu`: an iommufd with one address space (IOAS).
 //!
-//! - owns: an iommufd with one address space (IOAS). takes: a function that is bound to VFIO. gives: its descriptor and
-//!   its view of memory. must not: keep what is mapped.
-//!
-//! The calls of iommufd, one by one, and their structures as bytes.
-//!
-//! - owns: numbers of its commands; layouts, checked against `iommufd-bindings` and `vfio-bindings` when this is compiled.
-//! - takes: descriptors and structures. gives: what the kernel answered. must not: decide anything.
+//! Layouts of its calls are checked against `iommufd-bindings` and `vfio-bindings` when this is compiled. Must not
+//! keep what is mapped.
 #![expect(unsafe_code, reason = "a device reaches memory")]
 
 use std::{
