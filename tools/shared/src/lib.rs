@@ -1,23 +1,8 @@
-//! What the command-line tools share.
+//! What the command-line tools share: manual pages and completions, the log, text for terminals, signals that end
+//! them.
 //!
-//! *Owns*: manual pages and completions, the log, how text is shown, the signals that end a program. *Takes*: options of a command line. *Gives*:
-//! files. *Must not*: depend on a tool.
-//!
-//! The signals that end a program, as something that can be waited for.
-//!
-//! What the stack has to say.
-//!
-//! *Owns*: where it goes and how much of it. *Takes*: the environment variable `URMA_LOG`.
-//!
-//! Manual pages and completions of a tool, made of its own command line.
-//!
-//! *Owns*: names and kinds of the files. *Takes*: `--generate DIR`. *Gives*: files in `DIR`.
-//!
-//! What a tool shows: text of which others wrote parts, made fit for a terminal.
-//!
-//! *Owns*: which characters a terminal would obey or misplace; the way to standard output and standard error. *Takes*: what
-//! a peer, a daemon, a node or a file wrote. *Gives*: text that is only text, with such characters as JSON writes them
-//! (`\u001b`). *Must not*: judge what it says.
+//! Text that others wrote is made fit for a terminal: characters that it would obey or misplace are written as JSON
+//! does (`\u001b`). Must not depend on a tool.
 #![forbid(unsafe_code)]
 
 use std::{

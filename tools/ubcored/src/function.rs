@@ -1,12 +1,6 @@
-//! A function of a node as its client drives it.
+//! A function of a node as its client drives it: checked accesses become register accesses, maps and vectors.
 //!
-//! - owns: one function. takes: checked accesses of the client. gives: register accesses, maps and vectors of the function. must
-//!   not: read a ring or a descriptor of memory by itself.
-//!
-//! Direct entries that come as eight writes, as a bus or a hypervisor cuts a write of 64 bytes.
-//!
-//! - owns: the words of blocks that are not whole yet, one for each page. takes: writes of 8 bytes. gives: whole
-//!   blocks. must not: keep more pages than there can be queues.
+//! Must not read a ring or a descriptor of memory by itself.
 
 use std::{collections::BTreeMap, io, os::fd::OwnedFd, sync::Arc};
 
@@ -276,6 +270,9 @@ pub(crate) enum BlockWrite {
 
 /// Blocks that are not whole: words by the offset of their first one. A word is expected after the one before it, as a
 /// driver writes them.
+///
+/// A bus or a hypervisor cuts a write of 64 bytes into eight. There are never more pages here than there can be
+/// queues.
 #[derive(Debug, Default)]
 pub(crate) struct DirectBlocks(BTreeMap<u64, Vec<u64>>);
 

@@ -1,12 +1,7 @@
-//! Who may be a client.
+//! Who may be a client, and how many are served at a time, of all users and of one.
 //!
-//! - owns: users that are let in. takes: the credentials that the kernel keeps of a peer. gives: yes, or no. must not: ask
-//!   the peer.
-//!
-//! Places of clients: how many are served at a time, and how many of one user.
-//!
-//! - owns: the count of each user. takes: users that come and go. gives: a place, which its drop gives back. must not: let a user
-//!   who has clients take the last places from those who have none.
+//! A peer is not asked who it is: the kernel has its credentials. A user who has clients must not take the last
+//! places from those who have none.
 
 use std::{
     collections::BTreeMap,

@@ -1,13 +1,9 @@
-//! What the daemon reports of itself, over a socket of its own.
+//! What the daemon reports of itself, over a socket of its own: the clients that it serves, what was refused,
+//! counts.
 //!
-//! - owns: the socket, the two documents: JSON for `urma_admin`, text for Prometheus. takes: requests (HTTP/1.0, GET
-//!   /status or /metrics) of its own user or root. gives: copies of counts. must not: change anything, show a token, or wait
-//!   for one who asks for longer than a second.
-//!
-//! The clients that are served, and what was refused.
-//!
-//! - owns: a line for each client, counts since the start. takes: clients that come and leave. gives: reports. must not: be
-//!   looked at on the data path.
+//! JSON for `urma_admin`, text for Prometheus (HTTP/1.0, GET /status or /metrics), for its own user or root. Must
+//! not change anything, show a token, wait for one who asks for longer than a second, or be looked at on the data
+//! path.
 
 use std::{
     collections::BTreeMap,

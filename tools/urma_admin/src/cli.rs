@@ -1,11 +1,6 @@
-//! The command line.
+//! The command line: verbs, options, help texts; those of UMDK release 26.06 where it has them.
 //!
-//! *Owns*: verbs, options, help texts; those of UMDK release 26.06 where it has them. *Must not*:
-//! decide what a software device supports; `refused.rs` does.
-//!
-//! Verbs that need the kernel modules.
-//!
-//! *Gives*: why each is not supported on a software device. *Must not*: pretend.
+//! Verbs that need the kernel modules are refused, each with the reason why a software device does not support it.
 
 use std::{ffi::OsString, path::PathBuf};
 

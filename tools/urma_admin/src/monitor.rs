@@ -1,10 +1,5 @@
-//! `monitor`: the counters of a node, again and again.
-//!
-//! *Owns*: what a look shows: totals and change per second. *Takes*: documents. *Gives*: text or JSON.
-//!
-//! The wish to stop, as something to look at.
-//!
-//! *Owns*: SIGINT and SIGTERM of this process. *Gives*: whether one came.
+//! `monitor`: the counters of a node, again and again, as totals and change per second, until SIGINT or SIGTERM
+//! comes.
 
 use std::fmt::Write as _;
 

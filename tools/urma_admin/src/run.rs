@@ -1,13 +1,8 @@
 //! `run -- PROGRAM`: starts a program that looks for its device in `/sys/class/ubcore`.
 //!
-//! *Owns*: the order of things: library, device, namespace, program. *Takes*: [`RunArgs`]. *Gives*:
-//! the program in place of this process, so that its exit status and signals are its own. *Must
-//! not*: change anything for other processes.
-//!
-//! Which library the program gets.
-//!
-//! *Owns*: where installed libraries lie beside this program. *Takes*: a release, or the program.
-//! *Gives*: a folder for the loader, or why the program is not started.
+//! The order is library, device, namespace, program; the library is that of the release which the program was built
+//! for. The program takes the place of this process, so that its exit status and signals are its own. Must not
+//! change anything for other processes.
 
 mod device;
 

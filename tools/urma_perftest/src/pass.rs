@@ -1,11 +1,7 @@
-//! One size of one test, on one side: what all eight tests share.
+//! One size of one test, on one side: what all eight tests share, also in a run without end.
 //!
-//! *Owns*: the bound of every wait, the message that the peer is finished, sample storage.
-//! *Takes*: session parts. *Gives*: [`SizeSamples`]. *Must not*: print.
-//!
-//! A run without end: rows meanwhile, and the wish to stop.
-//!
-//! *Owns*: the period, the signal that ends the run. *Takes*: progress. *Gives*: what to print, when.
+//! Has the bound of every wait, the message that the peer is finished, sample storage, and the signal that ends a
+//! run. Must not print.
 
 use std::time::Duration;
 

@@ -1,11 +1,6 @@
-//! What is printed.
+//! What is printed: text in formats that programs parse, or JSON, with distributions of latencies.
 //!
-//! *Owns*: the formats, which programs parse. *Takes*: the plan, what was taken.
-//! *Gives*: text, or JSON values. *Must not*: print; `main.rs` does.
-//!
-//! The distribution of latencies.
-//!
-//! *Owns*: its percentiles and ranges. *Takes*: a histogram of nanoseconds. *Gives*: text, JSON.
+//! Must not print; `main.rs` does.
 
 use std::fmt::Write as _;
 

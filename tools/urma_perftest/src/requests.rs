@@ -1,15 +1,6 @@
-//! Requests made ahead: what is measured is posting them, not making them.
+//! Requests made ahead, and when they shall start: what is measured is posting them, not making them.
 //!
-//! *Owns*: the operation of each place of each lane. *Takes*: layout and objects. *Gives*: requests
-//! to copy from. *Must not*: post.
-//!
-//! Open loop: when requests shall start.
-//!
-//! *Owns*: the plan of intended starts, the latencies counted from them. *Takes*: the clock's
-//! nanoseconds. *Gives*: how many may be posted by now; a distribution. *Must not*: wait.
-//!
-//! A latency counts from the moment at which the request was to start, whether or not it could be
-//! posted then: a stall of the system is seen by every request that was to start meanwhile.
+//! Must not post or wait.
 
 use hdrhistogram::Histogram;
 use urma::{LocalSge, RecvWr, RemoteAddr, SendOp, SendWr, TargetJetty, WrFlags};
@@ -176,6 +167,9 @@ pub(crate) fn distribution() -> Histogram<u64> {
 }
 
 /// Intended starts of one lane.
+///
+/// A latency counts from the moment at which the request was to start, whether or not it could be posted then: a
+/// stall of the system is seen by every request that was to start meanwhile.
 #[derive(Clone, Debug)]
 pub(crate) struct Pace {
     start_ns: u64,

@@ -1,12 +1,7 @@
-//! A run from connection to last size.
+//! A run from connection to last size: compare, pin, open, exchange, test size by size.
 //!
-//! *Owns*: the order of things: compare, pin, open, exchange, test size by size. *Takes*: a plan.
-//! *Gives*: results, one by one. *Must not*: format.
-//!
-//! `-F`: do the frequencies of the cores drift?
-//!
-//! *Takes*: `/proc/cpuinfo`. *Gives*: a warning. The clock of this program does not depend on the
-//! frequency, but what it measures does.
+//! `-F` warns when the frequencies of the cores drift: the clock of this program does not depend on them, but what
+//! it measures does. Must not format results.
 
 use std::time::Duration;
 

@@ -1,20 +1,7 @@
-//! `urma_ping`: does a node answer, and how fast?
+//! `urma_ping`: does a node answer, and how fast? A line per answer and a summary, or one JSON document.
 //!
-//! *Owns*: the process: arguments, time, output, exit code. *Takes*: an EID. *Gives*: a line per
-//! answer and a summary, or one JSON document.
-//!
-//! What the pings gave.
-//!
-//! *Owns*: counts and round-trip times. *Takes*: milliseconds. *Gives*: the last lines, JSON.
-//!
-//! The queue that pings.
-//!
-//! *Owns*: one jetty with everything around it, the import of the pinged one. *Takes*: sequence
-//! numbers. *Gives*: answers, or why there is none. *Must not*: print.
-//!
-//! The command line.
-//!
-//! *Owns*: names, defaults, help texts; those of UMDK release 26.06 where it has them.
+//! The whole program: its command line (names of UMDK release 26.06 where it has them), the jetty that pings, counts
+//! and round-trip times, output, exit code.
 #![forbid(unsafe_code)]
 
 use std::{

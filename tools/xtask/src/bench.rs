@@ -1,13 +1,8 @@
 //! `cargo xtask bench`: speed, beside the machine's limits and what others do.
 //!
-//! *Owns*: rounds that alternate between all lines, medians and spreads, ratios, the JSON file.
-//! *Takes*: the list of `bench/lines.rs`. *Gives*: a table, `bench-results/latest.json`.
-//! *Must not*: report a line whose path the device's counters do not prove.
-//!
-//! The page of docs that shows a run.
-//!
-//! *Owns*: the part of `docs/performance.md` between its two marks. *Takes*: a run's results. *Must
-//! not*: touch a word outside the marks.
+//! The lines of `bench/lines.rs` are measured in turn, in rounds; medians and spreads go to a table, to
+//! `bench-results/latest.json` and to the part of `docs/performance.md` between its two marks. Must not report a
+//! line whose path the device's counters do not prove, or touch a word outside the marks.
 
 mod cface;
 mod hosts;

@@ -1,17 +1,8 @@
-//! Programs that this one starts: their output, and an end to each.
+//! Programs that this one starts, with their output and an end to each; tools of the system; stations of in-network
+//! computing (controllers, switches, hosts) as processes.
 //!
-//! *Owns*: a child with its process group, the file of its output. *Takes*: a command and a bound.
-//! *Gives*: how it ended and what it printed. *Must not*: outlive the bound, leave a group behind.
-//!
-//! Programs of the system that tasks call.
-//!
-//! *Owns*: how one is looked for and installed. *Takes*: its name and Debian's package. *Gives*: whether
-//! it is there. *Must not*: decide what its lack means.
-//!
-//! Stations of in-network computing as processes: controllers, switches, hosts.
-//!
-//! *Owns*: a network namespace for each of them, or, without the right to make some, addresses of the loopback interface.
-//! *Takes*: commands. *Gives*: what they write. *Must not*: wait without bound.
+//! A child has a process group, which must not outlive its bound. Stations have a network namespace each or, without
+//! the right to make some, addresses of the loopback interface.
 
 use std::{
     fs::{self, File},

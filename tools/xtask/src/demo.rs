@@ -1,11 +1,5 @@
-//! `cargo xtask demo`: two processes exchange data through every layer.
-//!
-//! *Owns*: which tests are shown and what is said about them. *Gives*: one table.
-//!
-//! `cargo xtask demo inc`: eight hosts reduce vectors of each type below three switches and a controller, each a process.
-//!
-//! *Owns*: the order in which they start: the controller, then the switches, then the hosts.
-//! *Gives*: the results that the hosts checked, the tree, the switches' counters.
+//! `cargo xtask demo`: two processes exchange data through every layer, shown in one table; `cargo xtask demo inc`:
+//! eight hosts reduce vectors below three switches and a controller, each a process.
 
 use std::{
     fs,

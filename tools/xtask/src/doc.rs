@@ -1,14 +1,8 @@
-//! `cargo xtask doc`: the book, and the pages of the API.
+//! `cargo xtask doc`: the book and the pages of the API, in `target`; `cargo xtask docs`: the parts of documents
+//! that are made from the code.
 //!
-//! *Owns*: the folder from which mdBook builds, in which plots are drawings and links out of the
-//! book are addresses; the version of mdBook. *Takes*: the Markdown files of the workspace.
-//! *Gives*: `target/book/html`, `target/doc`. *Must not*: change a file of the workspace, leave a
-//! link that leads nowhere.
-//!
-//! `cargo xtask docs`: writes the parts of documents that are made from the code.
-//!
-//! The table of crates in ARCHITECTURE.md comes from the manifests and is compared by `tidy`. The lists of
-//! `docs/conformance.md` come from the conformance suite, which compares them itself.
+//! In the folder from which mdBook builds, plots are drawings and links out of the book are addresses; none may lead
+//! nowhere. `doc` must not change a file of the workspace.
 
 use std::{fs, path::Path, process::Command};
 
@@ -168,7 +162,10 @@ fn drawn(text: &str) -> String {
     text
 }
 
-/// Writes all of them.
+/// Writes the parts of documents that are made from the code.
+///
+/// The table of crates in ARCHITECTURE.md comes from the manifests and is compared by `tidy`. The lists of
+/// `docs/conformance.md` come from the conformance suite, which compares them itself.
 pub(crate) fn write_parts(root: &Path) -> TaskResult {
     let page = manifest::current(&tidy::files(root)?)?;
     fs::write(root.join(manifest::PAGE), page).map_err(Failure::system(manifest::PAGE))?;

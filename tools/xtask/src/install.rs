@@ -1,12 +1,7 @@
-//! `cargo xtask install`, `uninstall` and `deb`: the C face of the project on a machine.
+//! `cargo xtask install`, `uninstall` and `deb`: the C face of the project on a machine, or in a Debian package.
 //!
-//! *Owns*: building for release, a prefix's manifest. *Takes*: a prefix, an ABI profile.
-//! *Gives*: files, and a list of them that `uninstall` takes back. *Must not*: remove what it did
-//! not put there.
-//!
-//! A Debian package of what `install` installs.
-//!
-//! *Owns*: the control file. *Takes*: an ABI profile. *Gives*: a `.deb` under the build folder.
+//! Builds for release, for an ABI profile, and writes a list of files that `uninstall` takes back. Must not remove
+//! what it did not put there.
 
 mod tree;
 

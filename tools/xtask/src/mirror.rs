@@ -1,27 +1,9 @@
-//! `cargo xtask mirror`: writes the Rust mirror of the C API.
+//! `cargo xtask mirror`: writes the Rust mirror of the C API, from the table `liburma/src/abi/mirror.txt` and the
+//! golden layouts of both releases (`liburma/tests/data/layout-*.txt`), which have every number.
 //!
-//! *Owns*: the form of the table `liburma/src/abi/mirror.txt`, and of the files made from it. *Takes*: the
-//! table, which says what is mirrored and of which Rust type each member is, and the golden layouts of both
-//! releases, which have every number. *Gives*: `shared.rs`, `fabric.rs` (the part that libtpsa includes too)
-//! and `providers.rs`, which both releases have alike, and a file for each release. *Must not*: take a number from the table.
-//!
-//! Lines of the table begin an entry, or belong to the last one when they are indented:
-//!
-//! * `consts TYPE: NAME ...`, `enum NAME TYPE: VALUE ...`: constants, whose values are golden;
-//! * `flags NAME TYPE`: a word with the bit fields `bs.*` of that type; `flags NAME TYPE in PARENT: FIELD ...`:
-//!   a word with bit fields that lie in a parent; `bits NAME TYPE`: the fields only, of a struct of the table;
-//! * `struct NAME`, `union NAME`, with `member: TYPE` or `member=path: TYPE`, and `-path` for what is left out;
-//!   `packed`; `unique`: not `Copy`; `in PARENT` or `in PARENT.path`: a part that C gives no name;
-//! * `@RELEASE` in front of an entry or member: in that release only. `///` and `#[` go with the next entry.
-//!
-//! The golden layouts, read.
-//!
-//! *Owns*: the form of `liburma/tests/data/layout-*.txt`. *Gives*: sizes, places and values by name.
-//!
-//! The Rust text of the mirror.
-//!
-//! *Owns*: how an entry is written with the macros of `abi/layout.rs`. *Takes*: an entry and the numbers of
-//! a release. *Must not*: know where a file lies.
+//! The table says what is mirrored and of which Rust type each member is; no number is taken from it. The files are
+//! `shared.rs`, `fabric.rs` (the part that libtpsa includes too) and `providers.rs`, which both releases have alike,
+//! and one for each release.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -76,6 +58,15 @@ struct MirrorMember {
 }
 
 /// Reads the entries of the table, or says which line is wrong.
+///
+/// Lines of the table begin an entry, or belong to the last one when they are indented:
+///
+/// * `consts TYPE: NAME ...`, `enum NAME TYPE: VALUE ...`: constants, whose values are golden;
+/// * `flags NAME TYPE`: a word with the bit fields `bs.*` of that type; `flags NAME TYPE in PARENT: FIELD ...`:
+///   a word with bit fields that lie in a parent; `bits NAME TYPE`: the fields only, of a struct of the table;
+/// * `struct NAME`, `union NAME`, with `member: TYPE` or `member=path: TYPE`, and `-path` for what is left out;
+///   `packed`; `unique`: not `Copy`; `in PARENT` or `in PARENT.path`: a part that C gives no name;
+/// * `@RELEASE` in front of an entry or member: in that release only. `///` and `#[` go with the next entry.
 fn entries(table: &str) -> Result<Vec<MirrorEntry>, String> {
     let mut entries: Vec<MirrorEntry> = Vec::new();
     let mut above = Vec::new();

@@ -1,15 +1,7 @@
 //! `cargo xtask mutants`: faults that are planted one at a time, each of which a test must find.
 //!
-//! *Owns*: which mutants run, in which order, for how long; the closing counts. *Takes*: the lists
-//! in tests/mutants. *Gives*: a line per mutant. *Must not*: change a file of the work tree.
-//!
-//! The lists of mutants.
-//!
-//! *Owns*: the format of tests/mutants/*.toml. *Takes*: that folder. *Gives*: mutants.
-//!
-//! What changed: mutants that a change concerns.
-//!
-//! *Owns*: the choice. *Takes*: a revision. *Gives*: mutants whose file changed since, and new ones.
+//! Mutants come from the lists tests/mutants/*.toml; given a revision, only those that are new since or whose file
+//! changed run. Must not change a file of the work tree.
 
 mod generated;
 mod trial;

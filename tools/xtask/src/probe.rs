@@ -1,19 +1,7 @@
-//! What the machine itself can do: the limits that results stand beside.
+//! What the machine itself can do, in one JSON line: the limits that results stand beside.
 //!
-//! *Owns*: pinned threads. *Takes*: what to measure. *Gives*: one JSON line.
-//! *Must not*: use anything of the stack that is measured.
-//!
-//! Caches and copies.
-//!
-//! *Owns*: the ping-pong on one cache line per direction; the copy loop.
-//!
-//! Waking a thread that sleeps.
-//!
-//! *Owns*: the ping-pong of two threads over two eventfds. *Must not*: look at the word before it sleeps.
-//!
-//! TCP over loopback between two pinned processes.
-//!
-//! *Owns*: the ping-pong, the stream, and the process at the other end of them.
+//! Ping-pongs of pinned threads over cache lines and eventfds, copies, TCP over loopback between two pinned
+//! processes. Must not use anything of the stack that is measured.
 
 use std::{
     hint::black_box,

@@ -1,11 +1,7 @@
-//! Output, and the one error of this program.
+//! Output of this program, its one error, and the line of the step at work.
 //!
-//! *Owns*: standard output. A closed pipe is not an error of the task.
-//!
-//! What a step shows while it works.
-//!
-//! *Owns*: the line of the step at work. On a terminal it is rewritten; elsewhere a further line
-//! comes now and then. *Takes*: the growing logs of children. *Must not*: judge a result.
+//! A closed pipe is not an error of the task. On a terminal the line is rewritten; elsewhere a further line comes
+//! now and then, from the growing logs of children. Must not judge a result.
 
 use std::{
     fs::File,

@@ -1,15 +1,7 @@
-//! Virtual machines in which drivers run over the kernel's real VFIO.
+//! Virtual machines in which drivers run over the kernel's real VFIO, with the programs of both sides.
 //!
-//! *Owns*: when a machine is started, its time, the one repetition. *Takes*: the program of `tests/guest`. *Gives*:
-//! its checks as results. *Must not*: take for passed what did not run.
-//!
-//! The host's ends of tests of `urma_perftest` in the machine.
-//!
-//! *Owns*: the processes, one after the other, which end with the value. *Gives*: results.
-//!
-//! Programs of the machine, and of this side.
-//!
-//! *Owns*: how they are built. *Gives*: their files.
+//! Says when a machine is started, how long it may take, and that it is tried once more. Must not take for passed
+//! what did not run.
 
 use std::{
     env,

@@ -1,10 +1,4 @@
-//! Who is let in, what each may have, and what the daemon reports of it.
-//!
-//! The unit of systemd.
-//!
-//! Many clients of one daemon that all move data.
-//!
-//! Users that are not let in, or have too much: what those who are served and those who may be keep.
+//! Who is let in, what each may have, and what the daemon reports of it; many clients at once; the unit of systemd.
 
 use std::{
     io::{Read as _, Write as _},

@@ -1,16 +1,9 @@
-//! The files of the software device, as the kernel's `ubcore` class has them.
+//! The files of the software device, as the kernel's `ubcore` class has them, in a `/sys/class` that only this
+//! process and what it becomes can see.
 //!
-//! *Owns*: which file says what (docs/c-api.md, "Their devices"). *Takes*: the attributes of a device
-//! that is opened for it and closed again. *Gives*: names and values. *Must not*: write them.
-//!
-//! A `/sys/class` with the device's folder, for this process and what it becomes.
-//!
-//! *Owns*: the namespaces, what is mounted in them. *Takes*: a device's folder, its names. *Gives*:
-//! nothing; paths mean something else afterwards. *Must not*: be seen by other processes.
-//!
-//! Nothing can be made in sysfs. A small file system is mounted over `/sys/class` instead, and each
-//! class that was there is bound into it, so that its files and its relative links
-//! (`../../devices/...`) are the kernel's own.
+//! Nothing can be made in sysfs. A small file system is mounted over `/sys/class` instead, and each class that was
+//! there is bound into it, so that its files and its relative links (`../../devices/...`) are the kernel's own.
+//! Which file says what is in docs/c-api.md, "Their devices".
 
 use std::{
     fs::{self, File},

@@ -1,11 +1,6 @@
-//! Options that have only a long name.
+//! Options that have only a long name, with the names and help texts of UMDK release 26.06.
 //!
-//! *Owns*: their names and help texts, which are those of UMDK release 26.06.
-//!
-//! Options of UMDK that a software device does not support.
-//!
-//! *Owns*: their names, and why each is refused. *Gives*: the first that was given, with the
-//! reason. *Must not*: ignore one silently.
+//! Those that a software device does not support are refused with a reason, none is ignored silently.
 
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};

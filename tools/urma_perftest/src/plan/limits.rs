@@ -1,11 +1,4 @@
-//! Ranges of single options, combinations of several, and the device's limits.
-//!
-//! *Owns*: the rules and their reasons. *Takes*: [`PerftestCli`]; [`DeviceCaps`]. *Gives*: yes, or
-//! why not.
-//!
-//! Combinations of options that have no letter.
-//!
-//! *Owns*: the rules and their reasons. *Takes*: [`PerftestCli`]. *Gives*: yes, or why not.
+//! Ranges of single options, combinations of several, and the device's limits: the rules, and the reason of each.
 
 use urma::{DeviceCaps, DeviceFeatures};
 

@@ -1,8 +1,6 @@
-//! The built program: one process answers, another pings it.
+//! The built program: one process answers, another pings it, on one host and between hosts without any setting.
 //!
-//! Pings between hosts, without any setting.
-//!
-//! What one run says, waits for and answers: lines, documents, times, signals.
+//! What a run says, waits for and answers: lines, documents, times, signals.
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
 use std::{

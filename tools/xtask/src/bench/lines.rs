@@ -1,11 +1,7 @@
-//! The lines of the benchmark.
+//! The lines of the benchmark: what is measured, with which options, and what it is compared with.
 //!
-//! *Owns*: what is measured, with which options, and what it is compared with.
-//!
-//! The slow corners of requests between nodes of one host.
-//!
-//! *Owns*: the runs of the bench `corners` of the crate `urma`. *Gives*: one number for each line, with the
-//! counter that proves the path. *Must not*: take a number without that proof.
+//! The slow corners of requests between nodes of one host are runs of the bench `corners` of the crate `urma`; a
+//! number needs the counter that proves its path.
 
 use std::process::Command;
 

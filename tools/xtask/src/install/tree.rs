@@ -1,16 +1,5 @@
-//! What goes where under a prefix.
-//!
-//! *Owns*: the list of libraries, headers and tools, the pkg-config file (`finds` has what CMake looks for). *Gives*: the paths it
-//! wrote, relative to the prefix.
-//!
-//! What build systems of clients look for beside the libraries.
-//!
-//! *Owns*: the CMake package, libraries of hardware that clients look for by name. *Takes*: where the tree will lie.
-//! *Gives*: texts, and empty libraries that the C compiler makes. *Must not*: build anything of the project.
-//!
-//! `liburma_ubagg`, `liburma-udma` and `libummu` are providers of hardware and what they need: the built-in provider
-//! does without. Clients link the first for `urma_write_affinity`, and only look whether the others are there. All
-//! three hand lookups on to `liburma.so.0`, as filters of the loader (`DT_FILTER`), which they need.
+//! What goes where under a prefix: libraries, headers, tools, and what build systems of clients look for beside
+//! them.
 
 use std::{
     fs,
@@ -315,6 +304,10 @@ fn pkg_config_inccl(prefix: &Path, lib: &str) -> String {
 }
 
 /// A library that stands for one of hardware.
+///
+/// `liburma_ubagg`, `liburma-udma` and `libummu` are providers of hardware and what they need: the built-in provider
+/// does without. Clients link the first for `urma_write_affinity`, and only look whether the others are there. All
+/// three hand lookups on to `liburma.so.0`, as filters of the loader (`DT_FILTER`), which they need.
 pub(super) struct StandIn {
     /// The file that the loader looks for.
     pub(super) file: &'static str,

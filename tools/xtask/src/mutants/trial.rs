@@ -1,12 +1,7 @@
-//! One test with one mutant.
+//! One test with one mutant, in a copy of the work tree that is as git has it between mutants.
 //!
-//! *Owns*: what counts as killed. *Takes*: the copy. *Gives*: verdicts.
-//! *Must not*: take a build that fails, or a test that does not run, for a killed mutant.
-//!
-//! A copy of the work tree in which mutants are planted.
-//!
-//! *Owns*: the copy. *Takes*: paths that git has. *Gives*: a tree that is as git has it between
-//! mutants. *Must not*: write outside the copy, touch a file that is the same (builds go on).
+//! A build that fails, or a test that does not run, is not taken for a killed mutant. Must not write outside the
+//! copy, or touch a file that is the same (builds go on).
 
 use std::{
     fs,

@@ -1,11 +1,6 @@
 //! The designs: where their source is, how each is named, what is built of one.
 //!
-//! *Owns*: names of schemes and widths, the list of source files. *Takes*: the folder of sources.
-//! *Gives*: paths. *Must not*: start a program.
-//!
-//! Reading every top module in every width by three tools; a warning is an error.
-//!
-//! *Owns*: the commands. *Gives*: one check per tool, scheme and width.
+//! Three tools read every top module in every width; a warning is an error.
 
 use std::{
     fs,
@@ -119,7 +114,7 @@ pub(super) fn fresh(part: &str) -> Result<PathBuf, Failure> {
 /// Runs a command and fails if it prints anything.
 const QUIET: &str = r#"out=$("$@" 2>&1) && [ -z "$out" ] || { printf '%s\n' "$out"; exit 1; }"#;
 
-/// Checks all of them.
+/// Reads every top module in every width by three tools.
 pub(super) fn check(step: &mut RunningStep) -> Result<StepResult, Failure> {
     let files = sources(&folder())?;
     let mut commands = Vec::new();

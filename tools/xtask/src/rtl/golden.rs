@@ -1,20 +1,7 @@
-//! The golden vectors on Icarus Verilog.
+//! The golden vectors, and wrong input, on Icarus Verilog.
 //!
-//! *Owns*: the beats of a case, the comparison. *Takes*: a folder of designs, the golden file. *Gives*: one
-//! check per case. *Must not*: know how a design works.
-//!
-//! What the test bench prints.
-//!
-//! *Owns*: its lines. *Takes*: the output of a simulator. *Gives*: packets with their cycles.
-//!
-//! Beats of the messages of a golden case.
-//!
-//! *Owns*: how pieces become beats, and the file that the test bench reads. *Takes*: messages.
-//! *Gives*: beats.
-//!
-//! Wrong input on Icarus Verilog: it is counted, its message is dropped, the messages around it pass.
-//!
-//! *Owns*: the cases. *Takes*: a simulator. *Gives*: one check per scheme and case.
+//! Messages of a case become beats in the file that the test bench reads; the packets that it prints are compared.
+//! Wrong input is counted, its message is dropped, the messages around it pass. Must not know how a design works.
 
 use std::{
     fmt::Write,

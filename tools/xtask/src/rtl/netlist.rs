@@ -1,12 +1,6 @@
-//! The netlist of a design as yosys writes it.
+//! The netlist of a design as yosys writes it, and what each scheme costs in hardware by it.
 //!
-//! *Owns*: registers, memories, which register each next value is made from. *Takes*: JSON. *Gives*: names and
-//! sizes. *Must not*: know a scheme.
-//!
-//! What each scheme costs in hardware, by yosys.
-//!
-//! *Owns*: the rows of the table. *Takes*: the designs. *Gives*: the table as Markdown. *Must not*: take a cell
-//! count for an area: cells are those of a generic library.
+//! Cells are those of a generic library: their count must not be taken for an area.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

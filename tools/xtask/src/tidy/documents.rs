@@ -1,18 +1,8 @@
-//! Rules about Markdown files: what they name exists.
+//! Rules about documents: what Markdown files, the promises of docs/security.md and tests/mutants/survivors.toml
+//! name exists.
 //!
-//! *Owns*: where a link of a document leads, which words of it are paths and functions. *Takes*:
-//! the files of the workspace. *Must not*: ask a network: addresses of other sites are not looked
-//! at.
-//!
-//! The promises of docs/security.md: each names tests or rooms that exist.
-//!
-//! *Owns*: reading the tables. *Must not*: judge what a test checks.
-//!
-//! A rule about tests/mutants/survivors.toml: what a row names exists.
-//!
-//! *Owns*: reading the rows and the names that cargo-mutants gives to mutants. *Takes*: the files of
-//! the workspace. *Gives*: rows whose file or function is gone. *Must not*: decide whether a mutant
-//! survives; `cargo xtask mutants --crates` does.
+//! Addresses of other sites are not looked at. What a named test checks, or whether a mutant survives, is not judged
+//! here (`cargo xtask mutants --crates` tries the latter).
 
 use std::collections::BTreeSet;
 

@@ -1,12 +1,6 @@
-//! Rules about manifests and lint files.
+//! Rules about manifests, lint files, the table of crates in ARCHITECTURE.md, and targets that cargo does not test.
 //!
 //! [`ALLOWED`] says which crate may depend on which; [`self`] shows what each does use.
-//!
-//! The table of crates in ARCHITECTURE.md, made from the manifests.
-//!
-//! Rules about targets that cargo does not test.
-//!
-//! *Owns*: the look for tests in targets that say that they have none.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 

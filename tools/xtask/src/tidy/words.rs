@@ -1,19 +1,8 @@
-//! Rules about words.
+//! Rules about words: which are not used, that one type name means one thing, how much a comment must say.
 //!
-//! *Owns*: the lists. They are written in pieces, so that this file obeys its own rules.
-//!
-//! The rule that one type name means one thing.
-//!
-//! *Owns*: which type names production code declares, and where. *Gives*: names that more than one
-//! file declares. *Must not*: count types of tests, associated types and types inside functions.
-//!
-//! Rules about how much a comment must say.
-//!
-//! *Owns*: the least number of words. *Takes*: all files. *Gives*: the first doc comment, and the
-//! first safety comment, of a file that is too short to say anything.
-//!
-//! Text of a command line's help is not checked: it is a doc comment in the code, ends without a
-//! full stop, and stands in a tool.
+//! The lists are written in pieces, so that this file obeys its own rules. Types of tests, associated types and
+//! types inside functions are not counted. Text of a command line's help is not checked: it is a doc comment in the
+//! code, ends without a full stop, and stands in a tool.
 
 use std::collections::BTreeMap;
 
