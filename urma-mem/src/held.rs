@@ -1,15 +1,8 @@
 //! A program's registered memory as its device stores to it for a peer: without dying with it.
 //!
-//! The owner of registered memory may unmap it, and map something else at its addresses, before it
-//! unregisters. What a peer still writes then must neither end the process nor change what came later.
-//! Pages in the arena are reached through the device's own mapping of the arena: they stay, whatever
-//! becomes of the addresses. All other memory is reached through the kernel (`process_vm_writev` on this
-//! process), which answers EFAULT where a store would end the program. In both cases the addresses
-//! are looked at first ([`HeldMemory::is_there`]): the same file at the same offset as at registration.
-//! One anonymous mapping looks like the next, so a piece of it is believed where the nearest piece with a
-//! file (moved pages: the rest of the same buffer) is still there.
-//!
-//! Must not: be used for a program's own accesses to its own memory, which may fault as any others do.
+//! The owner of registered memory may unmap it, and map something else at its addresses, before it unregisters. What
+//! a peer still writes then must neither end the process nor change what came later. Must not be used for a
+//! program's own accesses to its own memory, which may fault as any others do.
 #![expect(unsafe_code, reason = "the system calls take raw vectors")]
 
 use std::io;
@@ -40,6 +33,13 @@ pub struct MemoryHolder {
 }
 
 /// Registered memory, for accesses of peers. Clones are the same memory.
+///
+/// Pages in the arena are reached through the device's own mapping of the arena: they stay, whatever becomes of the
+/// addresses. All other memory is reached through the kernel (`process_vm_writev` on this process), which answers
+/// EFAULT where a store would end the program. In both cases the addresses are looked at first
+/// (`HeldMemory::is_there`): the same file at the same offset as at registration. One anonymous mapping looks like
+/// the next, so a piece of it is believed where the nearest piece with a file (moved pages: the rest of the same
+/// buffer) is still there.
 #[derive(Debug, Clone)]
 pub struct HeldMemory(Arc<HeldParts>);
 

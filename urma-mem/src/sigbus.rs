@@ -1,13 +1,7 @@
 //! Memory that another process may take away while it is used: an access ends with other bytes, not with SIGBUS.
 //!
-//! Owns: the process's SIGBUS handler, once a file of another process is mapped; the list of such windows.
-//! Takes: windows. Gives: whether a window lost bytes. Must not: swallow a SIGBUS of any other memory.
-//!
-//! A file that was mapped may become shorter, or have holes for which no memory is left; the kernel answers an access to
-//! such a page with SIGBUS. The handler puts a private page there, so that the access goes on, and marks the window as
-//! lost: what was stored went nowhere, what was loaded is nothing, and a caller looks at the mark after each use.
-//! All other signals go to the handler that was there before. A thread that blocks SIGBUS, and a program that replaces the
-//! handler later without calling it, ends by such an access as without the handler.
+//! Owns the process's SIGBUS handler, once a file of another process is mapped. Must not swallow a SIGBUS of any
+//! other memory.
 #![expect(unsafe_code, reason = "a signal handler, and what it does")]
 #![expect(clippy::disallowed_types, reason = "the handler is not a part of any model")]
 
@@ -39,6 +33,12 @@ struct Window {
 }
 
 /// A window while it is guarded. It goes before the window's mapping does.
+///
+/// A file that was mapped may become shorter, or have holes for which no memory is left; the kernel answers an access
+/// to such a page with SIGBUS. The handler puts a private page there, so that the access goes on, and marks the
+/// window as lost: what was stored went nowhere, what was loaded is nothing, and a caller looks at the mark after
+/// each use. All other signals go to the handler that was there before. A thread that blocks SIGBUS, and a program
+/// that replaces the handler later without calling it, ends by such an access as without the handler.
 #[derive(Debug)]
 pub(crate) struct GuardedWindow(&'static Window);
 

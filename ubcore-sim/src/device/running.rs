@@ -1,15 +1,8 @@
 //! Running time: the time of a node without that in which it did not run.
 //!
-//! *Owns*: how much time passed while something was due and nothing stepped the device. *Takes*: the time of each
-//! step, the deadline after it. *Gives*: time for timers. *Must not*: read a clock.
-//!
 //! A process that was stopped, or had no processor, finds all its timers expired when it continues, and its peers'
-//! answers unread. Such time counts for no timer: a peer that did not answer in it is not suspect. A device with
-//! nothing due may rest for any time.
-//!
-//! If a rest ended late, it is not known when in the rest the process was stopped. So half of such a rest counts: the
-//! timers that it waited for have the other half in which to receive what arrived, and to ask again. A peer that is
-//! gone is found after twice its time at most, however late each step is.
+//! answers unread. Such time counts for no timer: a peer that did not answer in it is not suspect. Must not read a
+//! clock.
 
 use udma_abi::Nanos;
 
@@ -20,6 +13,12 @@ use crate::ports::Deadline;
 const LATE_NS: Nanos = 10_000_000;
 
 /// The clock of everything behind the device's `Serial`.
+///
+/// A device with nothing due may rest for any time.
+///
+/// If a rest ended late, it is not known when in the rest the process was stopped. So half of such a rest counts: the
+/// timers that it waited for have the other half in which to receive what arrived, and to ask again. A peer that is
+/// gone is found after twice its time at most, however late each step is.
 #[derive(Debug, Default)]
 pub(crate) struct RunningTime {
     /// Time of the latest step.

@@ -1,17 +1,6 @@
 //! Delayed acknowledgements: whether the program usually posts soon, so that its message can carry them.
 //!
-//! *Owns*: how often the program came back soon after it got a message. *Takes*: messages that its polls took, and
-//! its next posts and polls. *Gives*: whether an acknowledgement may wait. *Must not*: read a clock.
-//!
-//! A program that answers each message posts right after the poll that took it. Its message can carry the
-//! acknowledgement, which saves the peer a cache line for another entry. A program that works for long after a poll
-//! would delay the completion of its peer's requests: after each late return, twice as many prompt ones as before
-//! have to come first. A row many times as long halves that again, since a system takes the processor from each
-//! program now and then.
-//!
-//! For peers that are reached by packets, [`PostHabit`] tracks whether the program posts a request to the peer soon
-//! after a message. A separate packet for the acknowledgement would cost a system call before the program sees the
-//! message.
+//! Must not read a clock.
 
 use udma_abi::Nanos;
 
@@ -48,6 +37,12 @@ pub(crate) enum Answers {
 }
 
 /// Tracks how soon the program comes back.
+///
+/// A program that answers each message posts right after the poll that took it. Its message can carry the
+/// acknowledgement, which saves the peer a cache line for another entry. A program that works for long after a poll
+/// would delay the completion of its peer's requests: after each late return, twice as many prompt ones as before
+/// have to come first. A row many times as long halves that again, since a system takes the processor from each
+/// program now and then.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AckDelay {
     /// Prompt returns in a row.
@@ -112,6 +107,8 @@ impl AckDelay {
 }
 
 /// Tracks how soon the program posts a request to a packet peer after it took messages from it.
+///
+/// A separate packet for the acknowledgement would cost a system call before the program sees the message.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PostHabit {
     /// Credit from prompt posts, at most [`EARNED_MAX`].

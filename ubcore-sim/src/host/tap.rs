@@ -1,14 +1,6 @@
 //! A copy of each packet, or of each lookup of contexts, for the processes that capture.
 //!
-//! *Owns*: the socket to the capturing process, the form of a record. *Takes*: packets as they pass.
-//! *Must not*: wait: what does not fit into the socket is dropped and counted.
-//!
-//! ```text
-//! record: 0 time: u64, nanoseconds since 1970   8 from: [u8; 16]   24 to: [u8; 16]
-//!         40 dropped before this one: u64       48 BTH to ICRC
-//! ```
-//! Little-endian; one message of the SEQPACKET socket each. A message of lookups is that of one request: the number dropped
-//! before these (u64), then handles of the model (u32 each).
+//! Must not wait: what does not fit into the socket is dropped and counted.
 
 use std::{
     io::IoSlice,
@@ -32,6 +24,13 @@ use crate::nic::LookupSink;
 pub const HEADER_LEN: usize = 48;
 
 /// Connection to a capturing process.
+///
+/// ```text
+/// record: 0 time: u64, nanoseconds since 1970   8 from: [u8; 16]   24 to: [u8; 16]
+///         40 dropped before this one: u64       48 BTH to ICRC
+/// ```
+/// Little-endian; one message of the SEQPACKET socket each. A message of lookups is that of one request: the number
+/// dropped before these (u64), then handles of the model (u32 each).
 #[derive(Debug, Default)]
 pub struct Tap {
     active: AtomicBool,

@@ -1,16 +1,8 @@
-//! Datagrams: RoCEv2 over an ordinary UDP socket.
-//!
-//! *Owns*: the socket on the node's address and port 4791, its buffers. *Takes*: packets that the core wants to send.
-//! *Gives*: received payloads with their source. *Must not*: wait; look behind the BTH; send a fragment.
-//!
-//! The socket is unconnected and sets "don't fragment" in the probing mode, so that IPv4 packets have Identification
-//! 0 and the ICRC can be computed without seeing the IP header. Runs of packets of equal size to one destination are
-//! sent by segmentation offload. The kernel then numbers their Identifications from 0 on, so the ICRC of each packet
-//! of a run except the first is changed to match, and changed back at the receiver that gets a run in one piece. All
-//! other packets are sent by `sendmmsg` with Identification 0, and so are runs if the kernel does not cut them.
+//! Datagrams: RoCEv2 over an ordinary UDP socket on the node's address and port 4791.
 //!
 //! Inside of the node, a packet's ICRC is that for port 4791 at both ends and Identification 0; if a receiver gets
-//! other pieces than the sender made, for one up to [`RUN_ID_MAX`](crate::ports::RUN_ID_MAX).
+//! other pieces than the sender made, for one up to [`RUN_ID_MAX`](crate::ports::RUN_ID_MAX). Must not wait, look
+//! behind the BTH, or send a fragment.
 
 pub mod address;
 pub(crate) mod port_links;
@@ -77,6 +69,12 @@ pub enum UdpError {
 }
 
 /// The node's UDP socket.
+///
+/// The socket is unconnected and sets "don't fragment" in the probing mode, so that IPv4 packets have Identification
+/// 0 and the ICRC can be computed without seeing the IP header. Runs of packets of equal size to one destination are
+/// sent by segmentation offload. The kernel then numbers their Identifications from 0 on, so the ICRC of each packet
+/// of a run except the first is changed to match, and changed back at the receiver that gets a run in one piece. All
+/// other packets are sent by `sendmmsg` with Identification 0, and so are runs if the kernel does not cut them.
 #[derive(Debug)]
 pub struct Udp {
     /// Declared before the socket, to be dropped first.

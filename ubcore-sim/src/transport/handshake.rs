@@ -1,27 +1,7 @@
 //! Making, replacing and ending the TP to one peer node.
 //!
-//! - owns: the state of one peer's TP (idle, connecting, open, closed, failed), retries of CONNECT.
-//! - takes: an open request with fresh numbers, time, CONNECT that passed [`Challenger::screen`],
-//!   CHALLENGE / ACCEPT / REFUSE / CLOSE.
-//! - gives: what was agreed on, packets (unsealed), deadlines.
-//! - must not: draw random numbers, hold the TP itself, change anything for a packet that shows
-//!   nothing which only the peer has.
-//!
-//! ```text
-//!            open              CHALLENGE: CONNECT again, with its cookie
-//!   Idle ----------> Connecting ---------------------------------------------+
-//!     |               |  | ^  ACCEPT, or the peer's CONNECT                  |
-//!     |               |  | +-------------------------------------------------+
-//!     |               |  +--------> Open  --- CONNECT of another TP ---> Open (replaced)
-//!     |  CONNECT      |              | CLOSE with its key, close(), REFUSE of a question
-//!     +----> Open     | retries      v
-//!                     | used up,   Closed ---- open ----> Connecting
-//!                     v REFUSE
-//!                   Failed
-//! ```
-//!
-//! When both open at once, each CONNECT is the answer to the other: both hold both offers, and the
-//! choice (the minimum of the two) is symmetric, so no side has to yield.
+//! Has the state of one peer's TP and retries of CONNECT. Must not draw random numbers, hold the TP itself, or
+//! change anything for a packet that shows nothing which only the peer has.
 
 mod challenge;
 mod terms;
@@ -50,6 +30,22 @@ const TRIES_ALIKE: u32 = 3;
 const CHANCE_BITS: u32 = 8;
 
 /// State machine of the TP to one peer.
+///
+/// ```text
+///            open              CHALLENGE: CONNECT again, with its cookie
+///   Idle ----------> Connecting ---------------------------------------------+
+///     |               |  | ^  ACCEPT, or the peer's CONNECT                  |
+///     |               |  | +-------------------------------------------------+
+///     |               |  +--------> Open  --- CONNECT of another TP ---> Open (replaced)
+///     |  CONNECT      |              | CLOSE with its key, close(), REFUSE of a question
+///     +----> Open     | retries      v
+///                     | used up,   Closed ---- open ----> Connecting
+///                     v REFUSE
+///                   Failed
+/// ```
+///
+/// When both open at once, each CONNECT is the answer to the other: both hold both offers, and the choice (the
+/// minimum of the two) is symmetric, so no side has to yield.
 #[derive(Debug)]
 pub(crate) struct Handshake {
     cfg: OpenCfg,

@@ -1,16 +1,6 @@
-//! Path MTU of one direction of a TP, found by probes in the packets themselves.
+//! Path MTU of one direction of a TP, found by probes in the packets themselves, in the spirit of RFC 8899.
 //!
-//! - owns: which payload size is proven, which one is asked about, when a path counts as shrunk.
-//! - takes: echoes, timeouts of the TP, what the system says of a datagram that was too long, time.
-//! - gives: probes, the proven size, that the TP must be replaced by one with smaller packets.
-//! - must not: count a size as passing before its echo; read a clock, draw a random number.
-//!
-//! RFC 8899 in spirit. A TP starts with [`Mtu::MIN`], which passes every path, and asks at once about the
-//! largest size that may pass; until that answer nothing is cut into packets ([`PathMtu::is_first`]). What the system
-//! says of the route is a hint: any host that knows two addresses can forge the ICMP message that it believes. So the size
-//! that it names is asked about, then a larger one; where that passes, the system was lied to. What gets
-//! no echo is followed by the sizes of common links, then by halves. Packets of a TP stay as they were cut, so a
-//! TP whose packets do not pass any more is replaced.
+//! Must not count a size as passing before its echo; read a clock, draw a random number.
 
 use udma_abi::Nanos;
 use urma_packet::{DATA_OVERHEAD, Mtu, PathProbe};
@@ -97,6 +87,13 @@ pub(crate) struct MtuFaults {
 }
 
 /// State of the path MTU discovery of one peer; outlives its TPs.
+///
+/// A TP starts with [`Mtu::MIN`], which passes every path, and asks at once about the largest size that may pass;
+/// until that answer nothing is cut into packets ([`PathMtu::is_first`]). What the system says of the route is a
+/// hint: any host that knows two addresses can forge the ICMP message that it believes. So the size that it names is
+/// asked about, then a larger one; where that passes, the system was lied to. What gets no echo is followed by the
+/// sizes of common links, then by halves. Packets of a TP stay as they were cut, so a TP whose packets do not pass
+/// any more is replaced.
 #[derive(Debug)]
 pub(crate) struct PathMtu {
     /// Headers of IP and UDP, in bytes.

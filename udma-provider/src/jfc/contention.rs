@@ -1,20 +1,7 @@
 //! Detects that a thread polls in vain on a processor that other threads want, and yields it to them.
 //!
 //! A thread that spins on an empty JFC uses up its time slice, and the threads that would do the work it waits for
-//! run only then: two pollers on two processors starve the thread that posts, or the one that answers. Empty polls
-//! are counted; one in [`POLLS_PER_LOOK`] reads the clock and decides:
-//!
-//! - *alone*: it keeps spinning. If each poll costs a system call or a device access anyway, a yield now and then
-//!   shows whether others wait, since they run then. Polls without a call cost some ns, and get none from here.
-//! - *shared*, because a yield took long, or the kernel took the processor away and gave it back late: it yields at
-//!   each check, until no thread has used a number of yields. The kernel's count of switches decides: two threads
-//!   that yield to each other are back soon, and a tracer makes each yield long.
-//! - *starved*, because two slices were lost in a short time: others do not give the processor back. It waits in the
-//!   kernel at each check. A thread that sleeps keeps its share, lets the scheduler move waiting threads to the free
-//!   processor, and runs soon after it wakes.
-//!
-//! The state belongs to a thread, whichever JFCs it polls: a thread that polls thousands in turn takes long to come
-//! back to the same one.
+//! run only then: two pollers on two processors starve the thread that posts, or the one that answers.
 
 use std::cell::Cell;
 
@@ -48,6 +35,20 @@ pub(super) fn look(cost: PollCost, now: impl Fn() -> Nanos, give_way: impl FnOnc
 }
 
 /// State of one polling thread.
+///
+/// Empty polls are counted; one in `POLLS_PER_LOOK` reads the clock and decides:
+///
+/// - *alone*: it keeps spinning. If each poll costs a system call or a device access anyway, a yield now and then
+///   shows whether others wait, since they run then. Polls without a call cost some ns, and get none from here.
+/// - *shared*, because a yield took long, or the kernel took the processor away and gave it back late: it yields at
+///   each check, until no thread has used a number of yields. The kernel's count of switches decides: two threads
+///   that yield to each other are back soon, and a tracer makes each yield long.
+/// - *starved*, because two slices were lost in a short time: others do not give the processor back. It waits in the
+///   kernel at each check. A thread that sleeps keeps its share, lets the scheduler move waiting threads to the free
+///   processor, and runs soon after it wakes.
+///
+/// The state belongs to a thread, whichever JFCs it polls: a thread that polls thousands in turn takes long to come
+/// back to the same one.
 #[derive(Clone, Copy, Debug)]
 struct Contention {
     /// Time of the latest check; 0: there was none.

@@ -1,15 +1,8 @@
 //! What a forked child sees of memory that its parent shares with peers: the bytes as at the fork.
 //!
-//! Pages of a shared file are not copied on write. So the child maps the file privately, and takes a copy of each page
-//! that has content before its parent goes on: a second thread of the child does that, while the child's own one runs
-//! its program. The parent's `fork` returns when the copies are made, or when the child calls `exec` or ends, whichever
-//! is first: what is forked to execute something else copies next to nothing. Pages without content become anonymous memory
-//! of the child at once.
-//!
-//! Owns: the pipe that tells the parent, the thread. Takes: the noted pages. Must not: allocate, lock, or touch thread-local
-//! storage in the child: the thread has none of its own, so it makes system calls by itself and has all signals blocked.
-//!
-//! Bytes that other threads of the parent, or peers, store while `fork` lasts may be seen by the child or not.
+//! Must not allocate, lock, or touch thread-local storage in the child: the thread that copies has none of its own,
+//! so it makes system calls by itself and has all signals blocked. Bytes that other threads of the parent, or peers,
+//! store while `fork` lasts may be seen by the child or not.
 #![expect(
     unsafe_code,
     reason = "a thread without a library, between fork and the child's first line"
@@ -35,6 +28,12 @@ const FILES: usize = 32;
 const STACK_LEN: usize = 64 << 10;
 
 /// What a fork needs from before to after it.
+///
+/// Pages of a shared file are not copied on write. So the child maps the file privately, and takes a copy of each
+/// page that has content before its parent goes on: a second thread of the child does that, while the child's own one
+/// runs its program. The parent's `fork` returns when the copies are made, or when the child calls `exec` or ends,
+/// whichever is first: what is forked to execute something else copies next to nothing. Pages without content become
+/// anonymous memory of the child at once.
 pub(super) struct Snapshot {
     /// Read and write end; -1: none.
     pipe: [RawFd; 2],

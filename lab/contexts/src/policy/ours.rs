@@ -1,18 +1,8 @@
-//! Ours: a small FIFO of newcomers and a main FIFO, both of 2 bytes per slot; fingerprints of what left either, which also
-//! move the border between them and choose among rules; and a sketch of use, by which the main FIFO may choose its victim.
+//! Ours: a small FIFO of newcomers and a main FIFO, both of 2 bytes per slot; fingerprints of what left either,
+//! which also move the border between them and choose among rules; and a sketch of use, by which the main FIFO may
+//! choose its victim.
 //!
-//! What is counted in the sketch are misses and the first hit in the main FIFO since a slot was last spared: the
-//! messages of one burst, or of one turn of interleaved flows, count once.
-//!
-//! Two rules follow from what returns. The victim of the main FIFO is the least used of four slots or the oldest one,
-//! whichever returns less ([`RuleDuel`]). And where most of what was hit returns, the main FIFO is too small for what
-//! is used again: then a handle that left it without a hit starts in the small FIFO again, as a new one does.
-//!
-//! Memory per entry: 2 bytes in the slot (`Fifos`); beside the slots 4 bytes of fingerprints and 8 to 16 bytes of
-//! sketch. The handle of a slot is the cache's own, of which `handles` is a copy.
-//!
-//! - owns: queues, fingerprints, sketch, border. takes: hits, misses, insertions. gives: victims.
-//! - must not: take more than a constant time.
+//! Must not take more than a constant time.
 
 use super::{
     Policy, PolicySlot,
@@ -35,6 +25,16 @@ const STEP: (u32, u32) = (12, 64);
 const TOO_SMALL: u32 = 3;
 
 /// Queues, fingerprints and sketch of our policy.
+///
+/// What is counted in the sketch are misses and the first hit in the main FIFO since a slot was last spared: the
+/// messages of one burst, or of one turn of interleaved flows, count once.
+///
+/// Two rules follow from what returns. The victim of the main FIFO is the least used of four slots or the oldest one,
+/// whichever returns less ([`RuleDuel`]). And where most of what was hit returns, the main FIFO is too small for what
+/// is used again: then a handle that left it without a hit starts in the small FIFO again, as a new one does.
+///
+/// Memory per entry: 2 bytes in the slot (`Fifos`); beside the slots 4 bytes of fingerprints and 8 to 16 bytes of
+/// sketch. The handle of a slot is the cache's own, of which `handles` is a copy.
 #[derive(Clone, Debug)]
 pub(super) struct Ours {
     queues: Fifos,

@@ -1,15 +1,6 @@
 //! A window that follows the delay of queues and not single losses.
 //!
-//! - owns: the window, the least round-trip time, when queues are drained to measure it. takes: feedback.
-//! - gives: window, rate. must not: reduce the window for a loss alone.
-//!
-//! The queueing delay to which a flow adds is Swift's target with flow scaling (Kumar et al., SIGCOMM 2020): a fixed part
-//! and one that falls with the root of the window, `tolerance + rtt / sqrt(window)`. So of flows with one queue that with
-//! the smaller window aims higher, and all end at the same one. Swift adds a packet per round trip, which takes 30,000 of
-//! them at 100 Gb/s and 10 ms; here the window moves half way to `window x (base + tolerance) / rtt + sqrt(window)` once
-//! per round trip, as FAST TCP does (Wei et al., IEEE/ACM Transactions on Networking 14, 2006). Flows that began in a
-//! queue that others made take that for part of the path: now and then all drain theirs at the same time (as BBR does,
-//! Cardwell et al., ACM Queue 14, 2016).
+//! Drains queues now and then to measure the least round-trip time. Must not reduce the window for a loss alone.
 
 use udma_abi::Nanos;
 
@@ -61,6 +52,14 @@ enum DelayPhase {
 }
 
 /// A window that keeps the queue at a target delay.
+///
+/// The queueing delay to which a flow adds is Swift's target with flow scaling (Kumar et al., SIGCOMM 2020): a fixed
+/// part and one that falls with the root of the window, `tolerance + rtt / sqrt(window)`. So of flows with one queue
+/// that with the smaller window aims higher, and all end at the same one. Swift adds a packet per round trip, which
+/// takes 30,000 of them at 100 Gb/s and 10 ms; here the window moves half way to `window x (base + tolerance) / rtt +
+/// sqrt(window)` once per round trip, as FAST TCP does (Wei et al., IEEE/ACM Transactions on Networking 14, 2006).
+/// Flows that began in a queue that others made take that for part of the path: now and then all drain theirs at the
+/// same time (as BBR does, Cardwell et al., ACM Queue 14, 2016).
 #[derive(Debug)]
 pub struct Delay {
     window: f64,

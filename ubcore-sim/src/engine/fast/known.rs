@@ -1,13 +1,6 @@
 //! Cache of checked WRITEs, READs and atomics: a request like an earlier one skips the lookups and checks.
 //!
-//! *Owns*: for one queue, the segments and the path of earlier requests. *Takes*: the blocks of a request. *Gives*:
-//! both pieces of memory and what guards them. *Must not*: cache a check whose result can change without the words
-//! that each use compares.
-//!
-//! Requests are alike when all words that name a right are equal: operation, path, remote segment, token, local
-//! segment. Names, token and access then need no second check as long as both segments are in the same life and the
-//! path lives: three words, compared at each use, the peer's under an announcement. Addresses and length differ from
-//! request to request; they are checked against the bounds of the cached regions.
+//! Must not cache a check whose result can change without the words that each use compares.
 
 use std::mem::offset_of;
 use std::sync::Arc;
@@ -65,6 +58,11 @@ impl MovedEntry {
 }
 
 /// Cached requests of one queue, found by the segments that they name.
+///
+/// Requests are alike when all words that name a right are equal: operation, path, remote segment, token, local
+/// segment. Names, token and access then need no second check as long as both segments are in the same life and the
+/// path lives: three words, compared at each use, the peer's under an announcement. Addresses and length differ from
+/// request to request; they are checked against the bounds of the cached regions.
 #[derive(Debug)]
 pub(crate) struct KnownRequests {
     /// `None`: nothing is cached yet, as in most queues of a program with many.

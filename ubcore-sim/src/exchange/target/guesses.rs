@@ -1,17 +1,7 @@
 //! Rate limit for token guesses: requests of nodes with a token that was never right.
 //!
-//! *Owns*: what one node may still guess, what all nodes together may guess at one target, and which tokens a node
-//! has proven. *Takes*: requests, results, time. *Gives*: how long a request waits. *Must not*: delay a token that
-//! was right before; read a token of this node.
-//!
-//! A node costs its sender only an address, of which a process has as many as it wants. So the limit per target is
-//! what protects a token; the limit per node keeps one node from using it up. A source that has hardly guessed is not
-//! delayed by the guesses of others. A source is a user (from the socket at a loopback address), an IPv4 address, or
-//! an IPv6 /64.
-//!
-//! Delaying only the refusal would not be enough: a right guess would stand out by its answer, and its bytes would be
-//! placed. So a request with an unproven token is not evaluated at all while its node waits; the answer makes the
-//! node send it again, as if there were no receive.
+//! What one node may still guess, what all nodes together may guess at one target, and which tokens a node has
+//! proven. Must not delay a token that was right before, or read a token of this node.
 
 use std::collections::BTreeMap;
 
@@ -109,6 +99,10 @@ fn key(kind: u64, id: u32, token: Option<TokenValue>) -> u64 {
 }
 
 /// The guesses of one node.
+///
+/// Delaying only the refusal would not be enough: a right guess would stand out by its answer, and its bytes would be
+/// placed. So a request with an unproven token is not evaluated at all while its node waits; the answer makes the
+/// node send it again, as if there were no receive.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Guesses {
     /// When the whole budget is there again.
@@ -174,6 +168,11 @@ impl Guesses {
 pub(crate) type Guesser = (PlaceOwner, u8);
 
 /// The guesses of all nodes at each target.
+///
+/// A node costs its sender only an address, of which a process has as many as it wants. So the limit per target is
+/// what protects a token; the limit per node keeps one node from using it up. A source that has hardly guessed is not
+/// delayed by the guesses of others. A source is a user (from the socket at a loopback address), an IPv4 address, or
+/// an IPv6 /64.
 #[derive(Debug, Default)]
 pub(crate) struct TargetGuesses {
     /// When the whole budget is there again, for the targets of each counter; empty before the first guess.

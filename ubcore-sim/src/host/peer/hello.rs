@@ -1,25 +1,6 @@
 //! The first message of a connection between two nodes on one host, with the descriptors it brings.
 //!
-//! *Owns*: its layout, its limits, sending and receiving it. *Takes*: a connected SEQPACKET socket.
-//! *Gives*: a checked [`Hello`] and owned descriptors, or the reason to cut the connection.
-//! *Must not*: wait, map a descriptor, or trust a length beyond checking it.
-//!
-//! ```text
-//! offset 0   magic: u64     "URMAhost"
-//!        8   version: u32   1
-//!        12  kind: u32      1 offer, 2 accept, 3 refuse, 4 inspect, 5 capture, 6 contexts
-//!        16  incarnation: u64
-//!        24  eid: [u8; 16]  the sender
-//!        40  to: [u8; 16]   the node that it connects to
-//!        56  node_len: u64  bytes of the node region (descriptor 0)
-//!        64  arena_len: u64 bytes of the arena (descriptor 1)
-//!        72  half_len: u64  bytes of the sender's half of the pair (descriptor 2)
-//!        80  probe: u64     address of the node region in the sender's address space, or 0
-//!        88  reason: u32    of a refusal, see [`SharingRefusal`]
-//!        92  zero: u32
-//! ```
-//! Little-endian. Offer and accept carry four descriptors (the fourth is the wake-up eventfd), a
-//! refusal none.
+//! Must not wait, map a descriptor, or trust a length beyond checking it.
 
 use std::{
     io::{self, IoSlice, IoSliceMut},
@@ -124,6 +105,23 @@ impl SharingRefusal {
 }
 
 /// A message without its descriptors.
+///
+/// ```text
+/// offset 0   magic: u64     "URMAhost"
+///        8   version: u32   1
+///        12  kind: u32      1 offer, 2 accept, 3 refuse, 4 inspect, 5 capture, 6 contexts
+///        16  incarnation: u64
+///        24  eid: [u8; 16]  the sender
+///        40  to: [u8; 16]   the node that it connects to
+///        56  node_len: u64  bytes of the node region (descriptor 0)
+///        64  arena_len: u64 bytes of the arena (descriptor 1)
+///        72  half_len: u64  bytes of the sender's half of the pair (descriptor 2)
+///        80  probe: u64     address of the node region in the sender's address space, or 0
+///        88  reason: u32    of a refusal, see `SharingRefusal`
+///        92  zero: u32
+/// ```
+/// Little-endian. Offer and accept carry four descriptors (the fourth is the wake-up eventfd), a
+/// refusal none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hello {
     /// Kind of the message.

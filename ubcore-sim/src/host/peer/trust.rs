@@ -1,16 +1,7 @@
 //! Whether the process at the other end of a connection may have this node's memory.
 //!
-//! *Owns*: the rule: the same effective user in the same user namespace, who may trace this process. *Takes*: a connected Unix
-//! socket. *Gives*: the peer's credentials, or the reason for a refusal. *Must not*: count a user id or
-//! a namespace as equal that the kernel does not show.
-//!
-//! Every user without a number in this user namespace reads as one overflow id, so two processes with
-//! that id may belong to different users, and it is never equal to itself. A process of the same user
-//! in another user namespace is kept out by the kernel's rules for debuggers, and by this one.
-//!
-//! The kernel keeps processes of one user from each other's memory, too, where one of them is not dumpable
-//! (`PR_SET_DUMPABLE`, a program with capabilities of its file) or has capabilities that the other one has not
-//! (ptrace(2), capabilities(7)). A node gives nothing that ptrace would not, unless its program asks for it.
+//! It may if it has the same effective user in the same user namespace, and may trace this process. Must not count a
+//! user id or a namespace as equal that the kernel does not show.
 
 use std::{
     io,
@@ -92,6 +83,14 @@ impl Distrust {
 ///
 /// # Errors
 /// [`Distrust`], also when the kernel does not show it.
+///
+/// Every user without a number in this user namespace reads as one overflow id, so two processes with that id may
+/// belong to different users, and it is never equal to itself. A process of the same user in another user namespace
+/// is kept out by the kernel's rules for debuggers, and by this one.
+///
+/// The kernel keeps processes of one user from each other's memory, too, where one of them is not dumpable
+/// (`PR_SET_DUMPABLE`, a program with capabilities of its file) or has capabilities that the other one has not
+/// (ptrace(2), capabilities(7)). A node gives nothing that ptrace would not, unless its program asks for it.
 pub fn check(socket: impl AsFd, with: ShareWith) -> Result<Credentials, Distrust> {
     let peer = credentials(&socket).map_err(Distrust::Unknown)?;
     if peer.uid != geteuid().as_raw() {

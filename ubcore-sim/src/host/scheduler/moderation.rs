@@ -1,18 +1,17 @@
 //! Receive moderation: how long polls leave the socket alone while a peer sends a stream.
 //!
-//! *Owns*: the bytes of the stream, the time since the last receive. *Takes*: what each receive brought. *Gives*: whether
-//! a poll receives. *Must not*: hold back a thread that does not come again, delay what is no stream.
-//!
-//! A receiver that takes each run of packets at once is slower than one that takes several: each call, pass over the
-//! queues and acknowledgement serves fewer packets. And it gives the kernel's pages back while they are in the caches of
-//! this processor, so the sender writes the next run into lines that another processor holds. Between two hosts of one
-//! machine at MTU 1500, 64 KiB writes took 36 us each at the sender while the receiver lagged behind, and 72 us while it
-//! kept up, of which 30 instead of 7 were the kernel's copy. Network adapters wait for the same reason.
+//! Must not hold back a thread that does not come again, or delay what is no stream.
 
 use udma_abi::Nanos;
 use urma_mem::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// State of one port. Only the thread that holds its link reports receives.
+///
+/// A receiver that takes each run of packets at once is slower than one that takes several: each call, pass over the
+/// queues and acknowledgement serves fewer packets. And it gives the kernel's pages back while they are in the caches
+/// of this processor, so the sender writes the next run into lines that another processor holds. Between two hosts of
+/// one machine at MTU 1500, 64 KiB writes took 36 us each at the sender while the receiver lagged behind, and 72 us
+/// while it kept up, of which 30 instead of 7 were the kernel's copy. Network adapters wait for the same reason.
 #[derive(Debug, Default)]
 pub(crate) struct ReceiveModeration {
     /// When the first poll came after the last receive with a result, since handling that took time; 0: there was

@@ -1,19 +1,7 @@
 //! Which side keeps the device going: the application by polling, or the background thread.
 //!
-//! *Owns*: the word that polls set and the mode word. *Takes*: polls (hot, any thread), looks
-//! of the background thread. *Gives*: whether to wake the background thread, whether a thread
-//! polled since the last look. *Must not*: make a system call, wait, or use more than two relaxed
-//! accesses per poll; store in more than one poll between two looks.
-//!
-//! Serving itself (`Asleep`: peers send a wake-up, the background thread answers) is right when no
-//! thread polls; being polled (`Awake`: peers send no wake-up) is right when one does. Polls move
-//! it to awake only after [`POLLS_TO_WAKE`] of them, so that a program that waits for an event,
-//! polls once and waits again stays with wake-ups and pays for no thread switch per message.
-//!
-//! A program may also poll in bursts: for the completion of a request, then spin on its memory until
-//! a peer's message changes it. In the mode `Bursts` peers send a wake-up although the program
-//! polls. It begins when the background thread finds a peer's message that no poll took for a whole
-//! tick. It ends when polls take every message for as long as a tick (`wakeup_policy.rs`).
+//! A poll must not make a system call, wait, or use more than two relaxed accesses; between two looks of the thread,
+//! at most one poll stores.
 
 use std::sync::Arc;
 
@@ -22,6 +10,16 @@ use urma_mem::idle::WorkSign;
 use urma_mem::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// The state shared by pollers and the background thread.
+///
+/// Serving itself (`Asleep`: peers send a wake-up, the background thread answers) is right when no thread polls;
+/// being polled (`Awake`: peers send no wake-up) is right when one does. Polls move it to awake only after
+/// `POLLS_TO_WAKE` of them, so that a program that waits for an event, polls once and waits again stays with wake-ups
+/// and pays for no thread switch per message.
+///
+/// A program may also poll in bursts: for the completion of a request, then spin on its memory until a peer's message
+/// changes it. In the mode `Bursts` peers send a wake-up although the program polls. It begins when the background
+/// thread finds a peer's message that no poll took for a whole tick. It ends when polls take every message for as
+/// long as a tick (`wakeup_policy.rs`).
 #[derive(Debug)]
 pub struct Presence {
     /// Sign by which polls see that they have to look here again.

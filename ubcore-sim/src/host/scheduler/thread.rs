@@ -1,27 +1,7 @@
 //! The background thread: what a NIC does by itself.
 //!
-//! *Owns*: the poll set, the peers, the decision when to work, tick and sleep. *Takes*: readiness,
-//! wake-ups, requests of the core. *Gives*: steps of the device when no thread polls, peers,
-//! wake-ups. *Must not*: spin against the application, wait without a bound of the core's choosing,
-//! or step a device that pollers serve.
-//!
-//! ```text
-//! asleep:  peers see "asleep" and send a wake-up; waits for wake-ups, sockets, earliest deadline
-//! serving: drains in bounded steps, then publishes "asleep", checks once more, sleeps
-//! polled:  peers see "awake"; checks once a tick whether a thread still polls
-//! bursts:  as asleep, although the program polls at times (`wakeup_policy.rs`)
-//! ```
-//!
-//! A check is a system call, and a thread that has polled for long will likely go on: the tick
-//! doubles with each check that finds it polling, up to [`TICK_MAX`]. So no request waits longer
-//! for the takeover than the polling lasted, and a process that polls on makes about 30 calls a
-//! second for it. Arming, hang-ups and connections need no tick. Datagrams have senders with
-//! timers: with a packet peer the tick stays short.
-//!
-//! A program may poll for a while and then spin on its memory, until a datagram changes it. So once
-//! a tick finds a pause of the pollers, each arrival wakes the thread, until several in a row find
-//! that they poll (`vain_wakeups.rs`). Watching for arrivals all the time cost a pair that only polls a
-//! third of its mean latency on two processors, because each wake-up takes a processor from a poller.
+//! Has the poll set and the peers, and steps the device while no thread polls. Must not spin against the
+//! application, wait without a bound of the core's choosing, or step a device that pollers serve.
 
 use std::{num::NonZeroU64, sync::Arc, thread::JoinHandle, time::Duration};
 
@@ -98,6 +78,24 @@ impl Background {
     }
 }
 
+/// State of the thread. What peers see of the node, and what the thread does:
+///
+/// ```text
+/// asleep:  peers see "asleep" and send a wake-up; waits for wake-ups, sockets, earliest deadline
+/// serving: drains in bounded steps, then publishes "asleep", checks once more, sleeps
+/// polled:  peers see "awake"; checks once a tick whether a thread still polls
+/// bursts:  as asleep, although the program polls at times (`wakeup_policy.rs`)
+/// ```
+///
+/// A check is a system call, and a thread that has polled for long will likely go on: the tick doubles with each
+/// check that finds it polling, up to [`TICK_MAX`]. So no request waits longer for the takeover than the polling
+/// lasted, and a process that polls on makes about 30 calls a second for it. Arming, hang-ups and connections need no
+/// tick. Datagrams have senders with timers: with a packet peer the tick stays short.
+///
+/// A program may poll for a while and then spin on its memory, until a datagram changes it. So once a tick finds a
+/// pause of the pollers, each arrival wakes the thread, until several in a row find that they poll
+/// (`vain_wakeups.rs`). Watching for arrivals all the time cost a pair that only polls a third of its mean latency on
+/// two processors, because each wake-up takes a processor from a poller.
 struct Worker {
     shared: Arc<SharedNode>,
     peers: Peers,

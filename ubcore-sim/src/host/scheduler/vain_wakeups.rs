@@ -1,16 +1,7 @@
 //! Datagrams that arrive while the program polls: whether each one wakes the background thread.
 //!
-//! *Owns*: the number of vain wake-ups that are left. *Takes*: what each pass of the background thread found.
-//! *Gives*: whether arrivals wake it, when to check again. *Must not*: read a clock, or wake the
-//! thread of a steady poller for more than a few datagrams.
-//!
-//! A program may post, poll until its request is complete, and then spin on its memory until a
-//! datagram of its peer changes it. The acknowledgement of its own request arrives while it polls, so
-//! a wake-up that finds the program polling (a *vain* one) does not prove steady polls. A datagram
-//! that the thread took in a pause proves that the watch pays, and pays for [`CREDIT`] vain wake-ups;
-//! a pause alone, which a lost processor makes as well, for one. The peer's datagram may follow the
-//! acknowledgement at once, while the last poll is recent: so the thread takes datagrams at a vain
-//! wake-up too, and then checks whether the program stopped polling.
+//! Has the number of vain wake-ups that are left. Must not read a clock, or wake the thread of a steady poller for
+//! more than a few datagrams.
 
 use std::time::Duration;
 
@@ -26,6 +17,13 @@ pub enum NextCheck {
 }
 
 /// State of one node with packet peers.
+///
+/// A program may post, poll until its request is complete, and then spin on its memory until a datagram of its peer
+/// changes it. The acknowledgement of its own request arrives while it polls, so a wake-up that finds the program
+/// polling (a *vain* one) does not prove steady polls. A datagram that the thread took in a pause proves that the
+/// watch pays, and pays for `CREDIT` vain wake-ups; a pause alone, which a lost processor makes as well, for one. The
+/// peer's datagram may follow the acknowledgement at once, while the last poll is recent: so the thread takes
+/// datagrams at a vain wake-up too, and then checks whether the program stopped polling.
 #[derive(Debug, Default)]
 pub struct ArrivalWatch {
     /// Vain wake-ups that are left before arrivals are left to the polls; 0: they are.

@@ -1,21 +1,7 @@
-//! Programs that poll in bursts: whether one still does, by whether polls take the messages of
-//! peers.
+//! Programs that poll in bursts: whether one still does, by whether polls take the messages of peers.
 //!
-//! *Owns*: the count of vain wake-ups, the interval of the checks. *Takes*: what each pass of the
-//! background thread found. *Gives*: rest, check again, or the end of the bursts. *Must not*: read
-//! a clock, or let the peers of a steady poller send wake-ups for more than a few messages.
-//!
-//! While the thread rests, each message of a peer sends a wake-up. A wake-up is *vain* when polls
-//! took its message before the thread could. One vain wake-up means little: the answer to the
-//! program's own request sends one too, and the program polls for it. After [`VAIN_WAKEUPS_MAX`] in
-//! a row the thread stays awake, so that no peer sends one, and checks at growing intervals whether
-//! a message is left waiting. A check that finds one proves a burst; checks up to a tick apart that
-//! find none prove steady polls. So a steady poller that had no processor costs a few wake-ups and
-//! checks, and a burst delays a message by at most one interval.
-//!
-//! The thread itself may take the processor from a steady poller: then it finds the message that the poll would have
-//! found a moment later, each time. So a check, and after [`TAKEN_MAX`] messages in a row each wake-up, first rests
-//! for [`GIVE_WAY`] and counts as vain if the program polled meanwhile.
+//! Says after each pass of the background thread whether it rests, checks again, or ends the mode. Must not read a
+//! clock, or let the peers of a steady poller send wake-ups for more than a few messages.
 
 use std::time::Duration;
 
@@ -42,6 +28,17 @@ pub enum NextAction {
 }
 
 /// State of one node, while its program polls in bursts.
+///
+/// While the thread rests, each message of a peer sends a wake-up. A wake-up is *vain* when polls took its message
+/// before the thread could. One vain wake-up means little: the answer to the program's own request sends one too, and
+/// the program polls for it. After `VAIN_WAKEUPS_MAX` in a row the thread stays awake, so that no peer sends one, and
+/// checks at growing intervals whether a message is left waiting. A check that finds one proves a burst; checks up to
+/// a tick apart that find none prove steady polls. So a steady poller that had no processor costs a few wake-ups and
+/// checks, and a burst delays a message by at most one interval.
+///
+/// The thread itself may take the processor from a steady poller: then it finds the message that the poll would have
+/// found a moment later, each time. So a check, and after `TAKEN_MAX` messages in a row each wake-up, first rests for
+/// `GIVE_WAY` and counts as vain if the program polled meanwhile.
 #[derive(Debug, Default)]
 pub struct WakeupPolicy {
     /// Vain wake-ups in a row.

@@ -1,13 +1,7 @@
-//! The shield: what the kernel drops in a flood, before it takes room in the socket's queue.
+//! The shield: a socket filter by which the kernel drops packets of a flood before they take room in the socket's
+//! queue.
 //!
-//! *Owns*: the socket filter, and when there is one. *Takes*: how many packets were dropped, which TPNs are alive.
-//! *Gives*: a filter on the socket. *Must not*: drop a packet of a living TP, or a handshake.
-//!
-//! Receiving and dropping a packet costs more than a microsecond, and packets of peers wait behind it. So when many
-//! were dropped in a short time, the kernel drops such packets for a while: those from another port than that of
-//! nodes, those that are too short, and those of unknown TPs. One of [`SAMPLE`] passes, so that they are counted, and
-//! a peer is notified that its TP is unknown. Without a flood there is no filter: everything is received, answered
-//! and counted.
+//! Must not drop a packet of a living TP, or a handshake.
 
 use socket2::{SockFilter, SockRef};
 use udma_abi::Nanos;
@@ -22,6 +16,12 @@ const STAY_NS: Nanos = 1_000_000_000;
 const SAMPLE: u32 = 32;
 
 /// The filter of one socket.
+///
+/// Receiving and dropping a packet costs more than a microsecond, and packets of peers wait behind it. So when many
+/// were dropped in a short time, the kernel drops such packets for a while: those from another port than that of
+/// nodes, those that are too short, and those of unknown TPs. One of [`SAMPLE`] passes, so that they are counted, and
+/// a peer is notified that its TP is unknown. Without a flood there is no filter: everything is received, answered
+/// and counted.
 #[derive(Debug, Default)]
 pub(super) struct Shield {
     /// Packets dropped when the period began, and when that was.
