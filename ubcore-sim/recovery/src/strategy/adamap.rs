@@ -42,10 +42,8 @@ impl Retransmission for Adamap {
     }
 
     fn on_timeout(&mut self, ledger: &mut SendLedger) {
+        // Each packet says the report that named it last: as a first transmission the receiver would not take it any more.
         ledger.mark_all_lost(ledger.una());
-        for seq in ledger.una()..ledger.unsent() {
-            ledger.mark_reported(seq, 0, 0);
-        }
     }
 
     fn on_report(&mut self, report: &LossReport, ledger: &mut SendLedger) {
