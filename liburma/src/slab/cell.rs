@@ -3,7 +3,7 @@
 //! The header has atomics only, which a stale pointer may read at any time. Must not know which slots there are, or
 //! when a part may be reached.
 
-use core::{cell::UnsafeCell, mem::MaybeUninit, ptr::NonNull};
+use core::{cell::UnsafeCell, hint::black_box, mem::MaybeUninit, ptr::NonNull};
 
 use urma_mem::{
     OwnerEntry, Serial, SerialVisit, TakenEntry, ThisThread, ThreadVisit, VisitEnd,
@@ -223,13 +223,14 @@ pub(super) enum LockVisit {
 /// A visit of a lock by this thread's lease.
 pub(super) type LeasedVisit = ThreadVisit<'static, LockUse>;
 
-/// Finishes the end of a visit and returns `value`, so that the caller saves no register for it.
+/// Finishes the end of a visit and returns `value`, so that the caller saves no register for it. That is what it is for,
+/// and a compiler that sees both undoes it (a poll takes four instructions more): it may not know that this is the value.
 #[cold]
 #[inline(never)]
 fn finish<R>(end: VisitEnd<'static, LockUse>, value: R) -> R {
     // No thread leaves marks in these locks.
     let _ = end.finish();
-    value
+    black_box(value)
 }
 
 impl Lock {
