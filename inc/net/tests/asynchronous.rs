@@ -175,7 +175,7 @@ fn who_awaits_an_operation_that_is_aborted_learns_why() {
 #[test]
 fn who_begins_between_the_abort_and_its_reason_gets_both() {
     const LIFE: TreeLife = TreeLife { communicator: CommunicatorId(1), epoch: TreeEpoch(0) };
-    let limits = SwitchLimits { memory: 1 << 20, communicators: 1 };
+    let limits = SwitchLimits { memory: 1 << 22, communicators: 1 };
     let at = |last| SocketAddr::from(([127, 44, 34, last], 4791));
     let (give, reports) = mpsc::channel();
     let on_report = Box::new(move |report| give.send(report).unwrap());
@@ -185,14 +185,16 @@ fn who_begins_between_the_abort_and_its_reason_gets_both() {
     let bound_ns = 30_000_000_000;
     let member = HostMemberCfg { rank: Rank(0), attributes, address: host.address(), bound_ns };
     let (id, end) = host.join(member, Box::new(drop)).unwrap();
-    let children = vec![(Child::Host(Rank(0)), switch.address())];
+    // It never begins, so no operation ends before the abort.
+    let (_, idle) = host.join(HostMemberCfg { rank: Rank(1), ..member }, Box::new(drop)).unwrap();
+    let children = [0, 1].map(|rank| (Child::Host(Rank(rank)), switch.address())).to_vec();
     let part = TreePart { attributes, tenant: 0, children, parent: None };
     switch.on_command(SwitchCommand::Install(LIFE, part));
     let Ok(SwitchReport::Installed(_, ends)) = reports.recv_timeout(HANG) else { panic!() };
     let plan = ResumePlan { first: Seq(0), owners: Vec::new() };
     let start = TreeStart { parent: Some(ends.children[0]), without: None, plan };
     host.on_command(id, HostCommand::Start(LIFE, start));
-    let ends = EdgeEnds { children: vec![end], parent: None };
+    let ends = EdgeEnds { children: vec![end, idle], parent: None };
     switch.on_command(SwitchCommand::Start(LIFE, Seq(0), ends));
     let begin = || host.submit_for_task(id, Collective::Barrier, &[]).unwrap();
     let result = |of| poll_fn(move |context| host.poll_result(id, of, context));
