@@ -125,6 +125,13 @@ impl Work {
         Ok(allocations_since(start))
     }
 
+    /// How often ping-pong mode began in this process.
+    pub(crate) fn ping_pongs(&self) -> Outcome<u64> {
+        let counters = self.end.context.counters()?;
+        let found = counters.iter().find(|(name, _)| name == "ping-pongs");
+        Ok(found.ok_or("no count of ping-pongs")?.1)
+    }
+
     /// Operation `index`, to its completion.
     fn one(&mut self, index: u64, kind: Kind) -> Outcome<()> {
         let Self { end, peer, .. } = self;

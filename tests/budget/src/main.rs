@@ -2,7 +2,7 @@
 //!
 //! *Owns*: the count of its allocations while it works. *Takes*: its part on the command line, its
 //! peer's line on standard input. *Gives*: its own line, `set` when the peer is known, then
-//! `done ALLOCATIONS SWITCHES`, the latter as often as another thread got its processor. *Must not*: allocate or call the system between start and end, unless asked
+//! `done ALLOCATIONS SWITCHES PING-PONGS`: how often another thread got its processor, and ping-pong mode began. *Must not*: allocate or call the system between start and end, unless asked
 //! to.
 #![forbid(unsafe_code)]
 
@@ -74,7 +74,7 @@ fn main() -> Outcome<()> {
         (Part::Server, _) => work.stand_by(),
     }?;
     let switches = getrusage(UsageWho::RUSAGE_SELF)?.involuntary_context_switches();
-    say(&format!("done {count} {switches}"))?;
+    say(&format!("done {count} {switches} {}", work.ping_pongs()?))?;
     // The end of the input: both are done.
     received()?;
     Ok(())

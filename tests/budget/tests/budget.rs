@@ -27,6 +27,9 @@ const OPS: u64 = 1_000_000;
 const PLANTED_OPS: u64 = 200_000;
 /// Allocations in a million operations that mean nothing, and that no planted fault stays below.
 const ALLOCATIONS_LIMIT: i64 = 16;
+/// Allocations of a message that begins ping-pong mode: the records of both halves of the mode. It ends where an answer
+/// is late because an end lost its processor, and begins again some messages later.
+const PING_PONG_ALLOCATIONS: i64 = 2;
 /// System calls by which the longer run must stay below the shorter one's plus this.
 const CALLS_LIMIT: i64 = 1000;
 /// Calls of a poller that gives way: each time that it lost its processor, it yields and looks a number of times.
@@ -142,12 +145,12 @@ impl Worker {
         Ok(input.flush()?)
     }
 
-    /// What it allocated, and how often it lost its processor.
-    fn done(&mut self) -> Outcome<[i64; 2]> {
+    /// What it allocated, how often it lost its processor, and how often ping-pong mode began.
+    fn done(&mut self) -> Outcome<[i64; 3]> {
         let line = self.receive()?;
         let counts = line.trim().strip_prefix("done ").ok_or("a worker is not done")?;
-        let (allocations, switches) = counts.split_once(' ').ok_or("no count of switches")?;
-        Ok([allocations.parse()?, switches.parse()?])
+        let counts = counts.split(' ').map(str::parse).collect::<Result<Vec<i64>, _>>()?;
+        Ok(counts.try_into().map_err(|_| "three counts are due")?)
     }
 
     /// Ends it; its calls, but for those that were due for its lost processor.
@@ -204,7 +207,10 @@ fn run(kind: &str, ops: u64, planted: Planted) -> Outcome<Cost> {
     client.tell(&there)?;
     client.receive()?;
     let (here, there) = (client.done()?, server.done()?);
-    let allocations = here[0] + there[0];
+    // It began once before the start; from then on for want of a processor alone.
+    let switches = here[1] + there[1];
+    let again = |begun: i64| (begun - 1).clamp(0, switches) * PING_PONG_ALLOCATIONS;
+    let allocations = here[0] + there[0] - again(here[2]) - again(there[2]);
     let (client, server) = (client.end(here[1])?, server.end(there[1])?);
     Ok(Cost { calls: client.zip(server).map(|(client, server)| client + server), allocations })
 }
