@@ -12,12 +12,14 @@ mod cfg;
 mod fabric;
 mod log;
 mod node;
+mod warnings;
 
 pub use attacker::{Attacker, Guess};
 pub use backing::SimBacking;
 pub use cfg::{FabricCfg, HostSharing, ModelSource, eid, port_address};
 pub use fabric::Fabric;
 pub use log::{Fnv, Log};
+pub use warnings::refuse_warnings;
 
 #[cfg(test)]
 mod tests;
