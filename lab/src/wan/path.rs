@@ -500,7 +500,7 @@ impl<'a, T: PathTrace> PathWorld<'a, T> {
         let now = self.now_ns();
         let ends = &mut self.tps[tp as usize];
         ends.receiver.on_time(now);
-        let scanned = ends.receiver.on_record_time(now, &mut self.memory.pool);
+        let scanned = ends.receiver.on_record_time(now, 0, &mut self.memory.pool);
         if self.counts.answered(tp, scanned).is_none() {
             return;
         }

@@ -152,15 +152,16 @@ impl TpReceiver {
         }
     }
 
-    /// Time passed: the record may have something to report again.
-    pub fn on_record_time(&mut self, now: Nanos, pool: &mut KnittingPool) -> Result<(), LossError> {
-        let taken = self.record.on_time(pool, now);
+    /// Time passed: the record may have something to report again. `rtt_ns` is the round-trip time of the path; 0 where the
+    /// strategy's times have it in them.
+    pub fn on_record_time(
+        &mut self,
+        now: Nanos,
+        rtt_ns: Nanos,
+        pool: &mut KnittingPool,
+    ) -> Result<(), LossError> {
+        let taken = self.record.on_time(pool, now, rtt_ns);
         answered(pool, taken)
-    }
-
-    /// The round-trip time that this side measures, in ns.
-    pub fn on_round_trip(&mut self, rtt_ns: Nanos) {
-        self.record.on_round_trip(rtt_ns);
     }
 
     /// When [`TpReceiver::on_record_time`] has something to do.

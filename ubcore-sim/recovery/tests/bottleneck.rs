@@ -221,7 +221,7 @@ impl World {
         for flow in 0..self.ends.len() {
             let ends = &mut self.ends[flow];
             ends.receiver.on_time(self.now);
-            ends.receiver.on_record_time(self.now, &mut self.pool).expect("the record is sound");
+            ends.receiver.on_record_time(self.now, 0, &mut self.pool).expect("the record is sound");
             self.answer(flow);
         }
         while self.back.front().is_some_and(|(at, ..)| *at <= self.now) {

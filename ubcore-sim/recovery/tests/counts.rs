@@ -540,7 +540,7 @@ fn a_receiver_whose_pool_does_not_answer_takes_nothing() {
     let unanswered = Err(LossError::Unanswered);
     assert_eq!(receiver.on_data(1, 1, DataMark::default(), &mut pool).map(drop), unanswered);
     assert_eq!(receiver.on_tail(1, &mark, &mut pool), unanswered);
-    assert_eq!(receiver.on_record_time(1, &mut pool), unanswered);
+    assert_eq!(receiver.on_record_time(1, 0, &mut pool), unanswered);
 }
 
 /// Marks come each millisecond, from the ninth on later and later; the timer expires after 10 ms all the same.

@@ -234,7 +234,7 @@ impl World {
     fn poll(&mut self, (at, now): (u64, u64), free_at: &mut u64) -> Result<(), String> {
         self.sender.on_time(now).map_err(|_| "the sender gave up".to_owned())?;
         self.receiver.on_time(now);
-        let timed = self.receiver.on_record_time(now, &mut self.pool);
+        let timed = self.receiver.on_record_time(now, 0, &mut self.pool);
         timed.map_err(|error| error.to_string())?;
         while self.pushed < self.path.packets && self.sender.ledger().room() > 0 {
             self.sender.push();

@@ -379,11 +379,13 @@ impl LossRecord for AdamapRecord {
         self.reports.pop_front()
     }
 
-    fn on_round_trip(&mut self, rtt_ns: Nanos) {
+    fn on_time(
+        &mut self,
+        pool: &mut KnittingPool,
+        now: Nanos,
+        rtt_ns: Nanos,
+    ) -> Result<(), LossError> {
         self.rtt_ns = rtt_ns;
-    }
-
-    fn on_time(&mut self, pool: &mut KnittingPool, now: Nanos) -> Result<(), LossError> {
         if self.poll_deadline().is_none_or(|deadline| now < deadline) {
             return Ok(());
         }

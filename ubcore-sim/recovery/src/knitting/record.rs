@@ -116,13 +116,16 @@ pub trait LossRecord: Send + Debug {
         Ok(())
     }
 
-    /// Time passed: what was reported may have been lost again. Makes sure that the deadline is later than `now`.
-    fn on_time(&mut self, _pool: &mut KnittingPool, _now: Nanos) -> Result<(), LossError> {
+    /// Time passed: what was reported may have been lost again. What is sent again needs the round-trip time `rtt_ns` to be
+    /// here. Makes sure that the deadline is later than `now`.
+    fn on_time(
+        &mut self,
+        _pool: &mut KnittingPool,
+        _now: Nanos,
+        _rtt_ns: Nanos,
+    ) -> Result<(), LossError> {
         Ok(())
     }
-
-    /// This side measured that round-trip time of the path, in ns: what is sent again cannot be here sooner.
-    fn on_round_trip(&mut self, _rtt_ns: Nanos) {}
 
     /// When [`LossRecord::on_time`] has something to do.
     fn poll_deadline(&self) -> Option<Nanos> {

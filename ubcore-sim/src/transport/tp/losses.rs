@@ -48,10 +48,8 @@ impl Tp {
     /// Lets the record report again what did not come.
     pub(super) fn on_record_time(&mut self, now: Nanos, pool: &mut KnittingPool) {
         let rtt_ns = self.tx.timer().rtt().unwrap_or(self.cfg.rto.initial_ns);
-        let receiver = self.rx.receiver();
-        receiver.on_round_trip(rtt_ns);
-        if let Err(LossError::Corrupt | LossError::Unanswered) = receiver.on_record_time(now, pool)
-        {
+        let taken = self.rx.receiver().on_record_time(now, rtt_ns, pool);
+        if let Err(LossError::Corrupt | LossError::Unanswered) = taken {
             self.fail(TpError::PoolCorrupt);
         }
     }

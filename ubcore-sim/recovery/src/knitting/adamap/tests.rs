@@ -15,6 +15,9 @@ const CFG: AdamapCfg = AdamapCfg {
     sender_timeout_ns: 4_000_000,
 };
 
+/// Round-trip time that counts where the timeout follows it.
+const RTT: Nanos = 30_000_000;
+
 fn pool() -> (KnittingPool, Region) {
     let mut pool = KnittingPool::new();
     let region = Region::private(256 << 6).expect("memory");
@@ -79,7 +82,7 @@ proptest! {
             if named.is_empty() {
                 let Some(at) = record.poll_deadline() else { break };
                 deadline = at.max(deadline);
-                record.on_time(&mut pool, deadline).expect("sound");
+                record.on_time(&mut pool, deadline, RTT).expect("sound");
                 continue;
             }
             for (seq, at) in named {
@@ -101,12 +104,12 @@ fn reports_that_are_not_taken_are_few_and_are_made_again() {
     let (mut pool, _region) = pool();
     let mut record = long_record(&mut pool);
     for round in 1..500 {
-        record.on_time(&mut pool, round * 2 * CFG.entry_timeout_ns).expect("sound");
+        record.on_time(&mut pool, round * 2 * CFG.entry_timeout_ns, RTT).expect("sound");
     }
     assert_eq!(record.reports.len(), REPORTS_MAX);
     while record.poll_report().is_some() {}
     assert!(!record.has_report());
-    record.on_time(&mut pool, 2000 * CFG.entry_timeout_ns).expect("sound");
+    record.on_time(&mut pool, 2000 * CFG.entry_timeout_ns, RTT).expect("sound");
     assert!(record.has_report());
 }
 
@@ -115,11 +118,10 @@ fn the_timeout_of_an_entry_follows_the_round_trip() {
     let (mut pool, _region) = pool();
     let cfg = AdamapCfg { entry_timeout_permille: 2000, ..CFG };
     let mut record = AdamapRecord::new(1, cfg);
-    record.on_round_trip(30_000_000);
     record.record(&mut pool, 0, 9, mark(0, 0)).expect("sound");
     while record.poll_report().is_some() {}
     for (now, is_said) in [(2_000_000, false), (60_900_000, false), (61_000_000, true)] {
-        record.on_time(&mut pool, now).expect("sound");
+        record.on_time(&mut pool, now, RTT).expect("sound");
         assert_eq!(record.has_report(), is_said, "at {now} ns");
         assert!(record.poll_deadline() > Some(now));
     }
