@@ -41,7 +41,7 @@ impl Compiler {
         self.link(prefix, source, more, &libraries)
     }
 
-    /// As [`Self::build`], against the archive.
+    /// Compiles and links `source` against the installed archive; returns the program.
     ///
     /// # Panics
     /// When that fails.

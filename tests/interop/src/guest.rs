@@ -213,7 +213,7 @@ impl ShellGuest {
     /// Waits until what the last line started ends: its lines that were not taken before.
     ///
     /// # Errors
-    /// As [`ShellGuest::line`], or it failed.
+    /// The command did not end in time, or its status is not 0.
     pub fn end(&mut self, limit: Duration) -> io::Result<String> {
         let status = self.line(DONE, limit)?;
         let seen = std::mem::take(&mut self.seen);
@@ -227,7 +227,7 @@ impl ShellGuest {
     /// Does what a line says; what it prints.
     ///
     /// # Errors
-    /// As [`ShellGuest::end`].
+    /// The guest takes no input, or the command failed ([`ShellGuest::end`]).
     pub fn run(&mut self, line: &str, limit: Duration) -> io::Result<String> {
         self.write(line)?;
         self.end(limit)

@@ -346,7 +346,7 @@ impl ThisThread {
 }
 
 impl<T> Serial<T> {
-    /// As [`Serial::try_visit`], by the lease of this thread; refused: it has none.
+    /// Visits the value by the lease of this thread, if nobody else does; refused: it has no lease.
     #[inline(always)]
     pub fn try_leased(&self, thread: ThisThread) -> OwnerEntry<'_, T, ThreadVisit<'_, T>> {
         let owner = self.owner.load(Ordering::Relaxed);
@@ -404,10 +404,10 @@ const fn leased_term(owner: u64, thread: ThisThread) -> Option<u8> {
 }
 
 impl<'s, T> SerialVisit<'s, T> {
-    /// As [`SerialVisit::end`], and from now on this thread has a lease, if it can.
+    /// Ends the visit, but for what is rare; from now on this thread has a lease, if it can.
     ///
     /// # Errors
-    /// As [`SerialVisit::end`].
+    /// The end, which is to be finished: a mark is set, or the lease was taken.
     #[cold]
     #[inline(never)]
     pub fn lease_to(self, thread: ThisThread) -> Result<(), VisitEnd<'s, T>> {
