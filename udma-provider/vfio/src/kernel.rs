@@ -12,6 +12,8 @@ mod dma;
 mod group;
 mod interrupts;
 #[cfg(any(test, feature = "iommufd"))]
+mod iommu_calls;
+#[cfg(any(test, feature = "iommufd"))]
 mod iommufd;
 mod layout;
 mod open;

@@ -24,7 +24,7 @@ use super::layout::DmaMap;
 use std::fmt::Debug as IommuCalls;
 
 #[cfg(any(test, feature = "iommufd"))]
-use super::iommufd::IommuCalls;
+use super::iommu_calls::IommuCalls;
 
 /// Commands with a number for argument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -622,7 +622,7 @@ fn each_call_is_the_request_of_its_number() {
 fn calls_at_a_file_without_them() {
     use super::{
         calls::{NumberCommand, StructCommand, SystemCalls},
-        iommufd::{IommuCalls as _, IommuCommand, SpaceMap},
+        iommu_calls::{IommuCalls as _, IommuCommand, SpaceMap},
         layout::DmaMap,
     };
     let calls = SystemCalls;

@@ -23,7 +23,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::{
     calls::{NumberCommand, StructCommand, VfioCalls},
-    iommufd::{FoundRanges, IommuCalls, IommuCommand, IommufdBind, SpaceMap, SpaceUnmap},
+    iommu_calls::{FoundRanges, IommuCalls, IommuCommand, IommufdBind, SpaceMap, SpaceUnmap},
     layout::{
         CapabilityHead, DeviceFacts, DmaMap, DmaUnmap, GroupStatus, IommuFacts, IrqFacts, IrqSet,
         NumberPair, RegionFacts,

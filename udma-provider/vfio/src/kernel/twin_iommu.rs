@@ -13,7 +13,7 @@ use udma_abi::DmaAccess;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::{
-    iommufd::{
+    iommu_calls::{
         FoundRanges, IommuCommand, ObjectDestroy, SpaceAlloc, SpaceAttach, SpaceDetach, SpaceMap,
         SpaceUnmap,
     },
