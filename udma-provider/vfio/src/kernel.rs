@@ -11,6 +11,7 @@ mod calls;
 mod dma;
 mod group;
 mod interrupts;
+mod ioctl;
 #[cfg(any(test, feature = "iommufd"))]
 mod iommu_calls;
 #[cfg(any(test, feature = "iommufd"))]
@@ -36,9 +37,10 @@ use udma_abi::DmaSpace;
 use vfio_bindings::bindings::vfio as c;
 
 use self::{
-    calls::{NumberCommand, StructCommand, SystemCalls, VfioCalls},
+    calls::{NumberCommand, StructCommand, VfioCalls},
     dma::KernelDma,
     interrupts::KernelInterrupts,
+    ioctl::SystemCalls,
     layout::{DeviceFacts, IrqFacts},
     open::OpenFunction,
     window::KernelWindow,

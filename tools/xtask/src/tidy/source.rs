@@ -2,6 +2,8 @@
 //!
 //! *Owns*: first lines, lengths, reachability, expectations, where unsafe code may be.
 
+use syn::punctuated::Punctuated;
+
 use super::File;
 
 /// Most lines of a file, net of its tests.
@@ -22,14 +24,22 @@ pub(super) fn is_test(path: &str) -> bool {
         || path.ends_with("/tests.rs")
 }
 
-/// `#[cfg(test)]` and its like.
+/// Whether code with this attribute is never there without `test`: `cfg(test)`, `cfg(all(test, …))`, but not
+/// `cfg(any(test, feature = "…"))`.
 pub(super) fn is_for_tests(attribute: &syn::Attribute) -> bool {
-    let syn::Meta::List(list) = &attribute.meta else { return false };
-    let condition = list.tokens.to_string().replace(' ', "");
-    let mut words = condition.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
-    list.path.is_ident("cfg")
-        && words.any(|word| word == "test")
-        && !condition.contains("not(test)")
+    attribute.path().is_ident("cfg")
+        && attribute.parse_args().is_ok_and(|condition| needs_test(&condition))
+}
+
+fn needs_test(condition: &syn::Meta) -> bool {
+    let syn::Meta::List(list) = condition else { return condition.path().is_ident("test") };
+    type Conditions = Punctuated<syn::Meta, syn::Token![,]>;
+    let Ok(inner) = list.parse_args_with(Conditions::parse_terminated) else { return false };
+    if list.path.is_ident("all") {
+        inner.iter().any(needs_test)
+    } else {
+        list.path.is_ident("any") && inner.iter().all(needs_test)
+    }
 }
 
 /// A file begins with a line that says what it is for.

@@ -71,6 +71,12 @@ fn circles_of_files_and_rooms_are_found() {
     let parent = "mod d; use d::D;";
     assert_eq!(circle("use crate::c::C;", parent), Vec::<String>::new());
     assert_eq!(circle("#[cfg(test)] mod tests { use crate::c::C; }", "use crate::b::B;"), [""; 0]);
+    let in_tests = |condition: &str| {
+        circle(&format!("#[cfg({condition})] use crate::c::C;"), "use crate::b::B;")
+    };
+    assert_eq!(in_tests("all(test, unix)").len(), 0);
+    assert_eq!(in_tests("any(test, feature = \"more\")").len(), 2, "code that a user can have");
+    assert_eq!(in_tests("not(test)").len(), 2);
     assert_eq!(circle("use crate::c::C;", "fn f() { crate::b::g() }").len(), 2, "files and rooms");
     // Two rooms, no two files of which know each other.
     assert_eq!(circle("use crate::{c::C, x::X};", "use crate::b::deep::B;").len(), 2);

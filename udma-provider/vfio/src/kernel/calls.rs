@@ -1,4 +1,4 @@
-//! The calls of VFIO, one by one, and `ioctl`, by which iommufd is called, too.
+//! The calls of VFIO, one by one.
 //!
 //! - owns: numbers of requests and commands. takes: descriptors and structures. gives: what the kernel answered.
 //! - must not: decide anything.
@@ -14,10 +14,12 @@ use std::{
     path::Path,
 };
 
-use vfio_bindings::bindings::vfio::{VFIO_BASE, VFIO_TYPE};
-use zerocopy::IntoBytes;
+use vfio_bindings::bindings::vfio::VFIO_BASE;
 
-use super::layout::DmaMap;
+use super::{
+    ioctl::{SystemCalls, answer, request, structure},
+    layout::DmaMap,
+};
 
 // Without the feature `iommufd` a kernel has no further calls.
 #[cfg(not(any(test, feature = "iommufd")))]
@@ -144,50 +146,5 @@ impl VfioCalls for SystemCalls {
             )
         })
         .map(|_| ())
-    }
-}
-
-/// The kernel of this machine.
-#[derive(Debug)]
-pub(super) struct SystemCalls;
-
-/// The request of a command: neither interface puts a size or a direction into it.
-pub(super) fn request(command: u32) -> libc::c_ulong {
-    libc::c_ulong::from((u32::from(VFIO_TYPE) << 8) | command)
-}
-
-/// The result of a call.
-pub(super) fn answer(result: libc::c_int) -> io::Result<i32> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
-}
-
-/// A command whose argument is a structure. Its first four bytes are set to its length.
-///
-/// # Safety
-/// The kernel reads and writes at most as many bytes of the structure as its first four bytes say, and writes to no
-/// address in it.
-pub(super) unsafe fn structure(
-    fd: BorrowedFd<'_>,
-    command: u32,
-    bytes: &mut [u8],
-) -> io::Result<i32> {
-    let len = u32::try_from(bytes.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
-    bytes.get_mut(..4).ok_or(io::ErrorKind::InvalidInput)?.copy_from_slice(len.as_bytes());
-    // SAFETY: `bytes` is borrowed for the call, and its length is in its first four bytes, which by the contract
-    // of this function bound what the kernel reads and writes.
-    answer(unsafe { libc::ioctl(fd.as_raw_fd(), request(command), bytes.as_mut_ptr()) })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_negative_result_is_an_error_and_others_are_the_answer() {
-        assert_eq!(
-            [0, 1, i32::MAX].map(|result| answer(result).ok()),
-            [Some(0), Some(1), Some(i32::MAX)]
-        );
-        assert!([-1, i32::MIN].iter().all(|result| answer(*result).is_err()));
     }
 }

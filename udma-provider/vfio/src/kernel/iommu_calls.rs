@@ -13,7 +13,7 @@ use iommufd_bindings as i;
 use vfio_bindings::bindings::vfio::{self as c, VFIO_BASE, VFIO_TYPE};
 
 use super::{
-    calls::{self, SystemCalls, answer, request},
+    ioctl::{self, SystemCalls, answer, request},
     layout::{NumberPair, structure},
 };
 
@@ -72,7 +72,7 @@ impl IommuCalls for SystemCalls {
     fn iommu(&self, fd: BorrowedFd<'_>, command: IommuCommand, bytes: &mut [u8]) -> io::Result<()> {
         // SAFETY: the kernel stays in as many bytes as the first field says. The only address in a structure of
         // these commands is that of a token in `IommufdBind`, which the kernel checks and only reads.
-        unsafe { calls::structure(fd, command as u32, bytes) }.map(|_| ())
+        unsafe { ioctl::structure(fd, command as u32, bytes) }.map(|_| ())
     }
 
     fn iova_ranges(

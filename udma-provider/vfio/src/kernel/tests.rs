@@ -621,7 +621,8 @@ fn each_call_is_the_request_of_its_number() {
 #[ignore = "the process of another test"]
 fn calls_at_a_file_without_them() {
     use super::{
-        calls::{NumberCommand, StructCommand, SystemCalls},
+        calls::{NumberCommand, StructCommand},
+        ioctl::SystemCalls,
         iommu_calls::{IommuCalls as _, IommuCommand, SpaceMap},
         layout::DmaMap,
     };
