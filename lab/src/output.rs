@@ -33,6 +33,12 @@ pub fn json_cell(result: &CellResult) -> Value {
     put("tps", json!(cell.run.tps));
     put("messages", json!(cell.run.messages));
     put("window_packets", json!(cell.run.window_packets));
+    if let Some(costs) = cell.run.cpu {
+        put("cpu", json!(costs.to_string()));
+    }
+    if cell.run.congestion != urma_recovery::CongestionChoice::None {
+        put("congestion", json!(cell.run.congestion.name()));
+    }
     put("bdp_packets", json!(numbers.bdp_packets()));
     let (first, count) = result.seeds;
     put("seeds", json!((0..count).map(|n| first.wrapping_add(n)).collect::<Vec<u64>>()));

@@ -4,6 +4,7 @@
 //! - must not: recover losses (that is `urma-recovery`'s).
 
 pub mod cell;
+pub mod cpu;
 pub mod formula;
 pub mod grid;
 pub mod loss;

@@ -54,6 +54,19 @@ pub(crate) struct WanArgs {
     /// Window of strategies without one of their own, in bandwidth-delay products.
     #[arg(long)]
     window_bdps: Option<f64>,
+    /// Window of all strategies in packets, instead.
+    #[arg(long, conflicts_with = "window_bdps")]
+    window_packets: Option<u32>,
+    /// Congestion control of the senders: none, delay, cubic.
+    #[arg(long, default_value = "none")]
+    congestion: String,
+    /// Processor time of the ends: of a packet sent and received, of an acknowledgement sent and received, of each packet
+    /// that a repair packet covers, of a packet brought back for each of its group.
+    #[arg(
+        long,
+        value_name = "send=700ns,receive=650ns,ack=1us,acked=1us,repair=40ns,repaired=40ns"
+    )]
+    cpu: Option<String>,
     /// Payload bytes of a packet.
     #[arg(long, default_value_t = 4096)]
     payload: u64,
@@ -190,6 +203,9 @@ fn grid(args: &WanArgs) -> GridText {
         tps: args.tps.clone(),
         strategies: args.strategy.clone(),
         window_bdps: args.window_bdps,
+        window_packets: args.window_packets,
+        congestion: args.congestion.clone(),
+        cpu: args.cpu.clone(),
         packet: (args.payload, args.overhead),
         feedback_loss: args.feedback_loss,
         late: (args.late, args.late_by),

@@ -159,6 +159,7 @@ mod tests {
             transmissions: 10_000,
             lost: 500,
             repairs: 17,
+            repaired: 3,
             delivered: 9000,
             wire_bytes: 13_500_000,
             nic_bytes: 24,

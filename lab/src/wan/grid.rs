@@ -3,8 +3,9 @@
 //! - owns: parsing of lists, rules of a cell. takes: text. gives: cells, or the field that is wrong.
 //! - must not: run anything.
 
-use urma_recovery::{AdamapCfg, AdamapSizeError, AdamapSizes, DmaCfg, Recovery};
+use urma_recovery::{AdamapCfg, AdamapSizeError, AdamapSizes, CongestionChoice, DmaCfg, Recovery};
 
+use super::cpu::CpuCosts;
 use super::formula::PathNumbers;
 use super::loss::LossCfg;
 use super::path::RunCfg;
@@ -68,6 +69,12 @@ pub struct GridText {
     pub strategies: Vec<String>,
     /// Window in bandwidth-delay products, of strategies that have none of their own.
     pub window_bdps: Option<f64>,
+    /// The same in packets, instead.
+    pub window_packets: Option<u32>,
+    /// Name of the senders' congestion control.
+    pub congestion: String,
+    /// What packets cost the ends, as [`CpuCosts`] are written; none: they take no time.
+    pub cpu: Option<String>,
     /// Payload and header bytes of a packet.
     pub packet: (u64, u64),
     /// Part of the feedback that is lost.
@@ -192,6 +199,8 @@ impl GridText {
             return Err(wrong("nic-lines", self.nic_lines, "8 to 1048576"));
         }
         self.adamap_sizes()?;
+        self.congestion()?;
+        self.cpu()?;
         if self.budget == 0 {
             return Err(wrong("budget", self.budget, "at least 1 transmission"));
         }
@@ -289,6 +298,8 @@ impl GridText {
                 window_packets: window,
                 expected_loss: self.expected_loss(named.recovery, loss)?,
                 recovery: self.recovery(named.recovery, whole(rtt_ps / 1000.0)),
+                congestion: self.congestion()?,
+                cpu: self.cpu()?,
                 dma,
                 nic_lines: self.nic_lines,
                 budget: self.budget,
@@ -311,6 +322,21 @@ impl GridText {
             }
         };
         Ok(expected.filter(|_| matches!(recovery, Recovery::Knitting { .. })))
+    }
+
+    fn congestion(&self) -> Result<CongestionChoice, GridError> {
+        let all = CongestionChoice::ALL;
+        let found = all.into_iter().find(|choice| choice.name() == self.congestion);
+        let names = all.map(CongestionChoice::name).join(", ");
+        found.ok_or_else(|| wrong("congestion", &self.congestion, names))
+    }
+
+    fn cpu(&self) -> Result<Option<CpuCosts>, GridError> {
+        let read = |text: &String| {
+            let want = |error| format!("such as send=700ns,receive=650ns,repair=40ns; {error}");
+            CpuCosts::parse(text).map_err(|error| wrong("cpu", text, want(error)))
+        };
+        self.cpu.as_ref().map(read).transpose()
     }
 
     fn adamap_sizes(&self) -> Result<AdamapSizes, GridError> {
@@ -340,7 +366,15 @@ impl GridText {
         numbers: &PathNumbers,
         (packets, tps): (f64, u32),
     ) -> Result<(f64, u32), GridError> {
-        let bdps = named.bdps.or(self.window_bdps);
+        if self.window_packets.is_some() && self.window_bdps.is_some() {
+            let want = "either --window-packets or --window-bdps";
+            return Err(wrong("window-packets", "both", want));
+        }
+        if self.window_packets == Some(0) {
+            return Err(wrong("window-packets", 0, "at least 1 packet"));
+        }
+        let given = self.window_packets.map(|packets| f64::from(packets) / numbers.bdp_packets());
+        let bdps = given.or(named.bdps).or(self.window_bdps);
         let bdps = bdps.unwrap_or_else(|| numbers.rounds(4.0 * numbers.bdp_packets()) + 4.0);
         if !(0.001..=1000.0).contains(&bdps) {
             return Err(wrong("window-bdps", bdps, "0.001 to 1000"));
@@ -348,6 +382,7 @@ impl GridText {
         // A packet on the link at either end, and acknowledgements that wait for 16 packets.
         let slack = if named.recovery == Recovery::GoBackN { 18.0 } else { 2.0 };
         let window = (bdps * numbers.bdp_packets()).ceil() + slack;
+        let window = self.window_packets.map_or(window, f64::from);
         let most = (packets / f64::from(tps)).ceil().min(window);
         if most * f64::from(tps) * SLOT_BYTES > WINDOW_BYTES_MAX || most > f64::from(u32::MAX) {
             let want = format!("windows of at most {} GB in all", WINDOW_BYTES_MAX / 1e9);
@@ -386,6 +421,9 @@ pub(crate) mod tests {
             tps: vec![1],
             strategies: list("ours"),
             window_bdps: None,
+            window_packets: None,
+            congestion: "none".to_owned(),
+            cpu: None,
             packet: (4096, 82),
             feedback_loss: 0.0,
             late: (0.0, 64),
@@ -493,6 +531,13 @@ pub(crate) mod tests {
         for adamap in ["bits=65", "list=0", "table=0", "list=3,watermark=3", "bits", "nodes=3"] {
             assert_eq!(refused(&|grid| grid.adamap = adamap.to_owned()), "adamap");
         }
+        assert_eq!(refused(&|grid| grid.congestion = "fast".to_owned()), "congestion");
+        assert_eq!(refused(&|grid| grid.cpu = Some("send=1".to_owned())), "cpu");
+        assert_eq!(refused(&|grid| grid.window_packets = Some(0)), "window-packets");
+        let both = |grid: &mut GridText| {
+            (grid.window_packets, grid.window_bdps) = (Some(1), Some(1.0));
+        };
+        assert_eq!(refused(&both), "window-packets");
         assert_eq!(refused(&|grid| grid.budget = 0), "budget");
         assert_eq!(refused(&|grid| grid.losses.clear()), "grid");
         let beyond = |grid: &mut GridText| {

@@ -19,13 +19,14 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 use urma_recovery::{
-    Arrival, DataMark, DmaCfg, DmaStats, LossError, Recovery, RepairMark, Sending,
+    Arrival, CongestionChoice, DataMark, DmaCfg, DmaStats, LossError, Recovery, RepairMark, Sending,
 };
 
 use self::ends::{Taken, TpEnds};
 use self::link::{Back, Forward, LinkEnd, PathLink};
 use self::memory::RunMemory;
 pub use self::trace::{JsonTrace, NoTrace, PathTrace, TraceEvent};
+use super::cpu::{CpuCosts, EndProcessors};
 use super::loss::{LossCfg, Losses};
 
 /// Repair packets are lost as if they were this transmission of a packet.
@@ -62,6 +63,10 @@ pub struct RunCfg {
     pub recovery: Recovery,
     /// Loss that a sender expects before it measured any, to protect the tail; none: it does not.
     pub expected_loss: Option<f64>,
+    /// What bounds the packets on the path beside the window.
+    pub congestion: CongestionChoice,
+    /// What packets cost the ends; with it they have the timers of nodes, without it they take no time.
+    pub cpu: Option<CpuCosts>,
     /// What accesses to the pool cost.
     pub dma: DmaCfg,
     /// Lines that the NIC holds for all TPs.
@@ -91,6 +96,9 @@ pub struct RunCounts {
     pub lost: u64,
     /// Repair packets put on the link.
     pub repairs: u64,
+    /// Packets that repair packets brought back.
+    #[serde(default)]
+    pub repaired: u64,
     /// Different packets that were delivered.
     pub delivered: u64,
     /// Bytes put on the link.
@@ -150,6 +158,7 @@ struct PathWorld<'a, T> {
     tps: Vec<TpEnds>,
     row: VecDeque<u32>,
     link: PathLink,
+    ends: EndProcessors,
     timers: BinaryHeap<(Reverse<u64>, u32)>,
     /// TPs whose message waits for a line of the pool.
     waits: BinaryHeap<Reverse<(u64, u32)>>,
@@ -210,6 +219,7 @@ impl<'a, T: PathTrace> PathWorld<'a, T> {
             tps: (0..cfg.tps).map(|tp| TpEnds::new(cfg, tp, cfg.share(tp))).collect(),
             row: (0..cfg.tps).collect(),
             link: PathLink::new(cfg.rtt_ps / 2, bytes, packet_ps),
+            ends: EndProcessors::new(cfg.cpu),
             timers: BinaryHeap::new(),
             waits: BinaryHeap::new(),
             now: 0,
@@ -225,7 +235,7 @@ impl<'a, T: PathTrace> PathWorld<'a, T> {
     /// The next event and its time.
     fn next_event(&self) -> (u64, PathEvent) {
         let mut next = (u64::MAX, PathEvent::Send);
-        if let Some((at, end)) = self.link.next() {
+        if let Some((at, end)) = self.link.next(self.ends.free_at()) {
             next = (at, PathEvent::Arrives(end));
         }
         if let Some(Reverse((at, _))) = self.waits.peek() {
@@ -235,7 +245,8 @@ impl<'a, T: PathTrace> PathWorld<'a, T> {
             next = next.min((*at, PathEvent::Timer));
         }
         if !self.row.is_empty() {
-            next = next.min((self.link.free_at().max(self.now), PathEvent::Send));
+            let from = self.ends.send_from(self.link.free_at());
+            next = next.min((from.max(self.now), PathEvent::Send));
         }
         assert!(next.0 != u64::MAX, "something is on its way while packets are missing");
         next
@@ -287,7 +298,9 @@ impl<'a, T: PathTrace> PathWorld<'a, T> {
             ends.left -= 1;
         }
         if let Some(packet) = ends.sender.poll(now) {
-            let ask = packet.is_again() || packet.seq + 1 == ends.total;
+            // As nodes do: no more may follow that the acknowledgement could wait for.
+            let is_last = self.cfg.cpu.is_some() && ends.sender.is_path_full();
+            let ask = packet.is_again() || packet.seq + 1 == ends.total || is_last;
             self.row.push_back(tp);
             self.put_data(tp, packet, ask);
             return;
@@ -302,10 +315,11 @@ impl<'a, T: PathTrace> PathWorld<'a, T> {
             ends.feedbacks += 1;
             let lost = self.losses.is_feedback_lost(self.cfg.feedback_loss, tp, ends.feedbacks);
             self.trace.note(self.now, tp, TraceEvent::Tail { end: mark.end, lost });
+            let at = self.ends.send(self.now);
             if lost {
-                self.link.occupy(self.now, MARK_BYTES);
+                self.link.occupy(at, MARK_BYTES);
             } else {
-                self.link.put(self.now, (tp, Forward::Tail(mark)), MARK_BYTES, 0);
+                self.link.put(at, (tp, Forward::Tail(mark)), MARK_BYTES, 0);
             }
         }
         self.arm(tp);
@@ -323,26 +337,29 @@ impl<'a, T: PathTrace> PathWorld<'a, T> {
         let Sending { seq, attempt, answers: (tier, _), .. } = packet;
         let lost = self.losses.is_lost(tp, seq, attempt);
         self.trace.note(self.now, tp, TraceEvent::Sent { seq, attempt, tier, lost });
+        let at = self.ends.send(self.now);
         if lost {
             self.counts.lost += 1;
-            self.link.occupy(self.now, bytes);
+            self.link.occupy(at, bytes);
             return;
         }
         let late = self.losses.late_by(self.cfg.late, tp, packet.seq, packet.attempt);
-        self.link.put(self.now, (tp, Forward::Data { packet, ask }), bytes, late);
+        self.link.put(at, (tp, Forward::Data { packet, ask }), bytes, late);
     }
 
     fn put_repair(&mut self, tp: u32, mark: RepairMark) {
         self.counts.repairs += 1;
         let ends = &mut self.tps[tp as usize];
         ends.repairs += 1;
+        let members = mark.members(mark.start.max(ends.sender.ledger().una())).count();
+        let at = self.ends.repair(self.now, members as u64);
         let bytes = self.cfg.payload + self.cfg.overhead;
         let lost = self.losses.is_lost(tp, ends.repairs, REPAIR_ATTEMPT);
         self.trace.note(self.now, tp, TraceEvent::Repair { group: mark.group, lost });
         if lost {
-            self.link.occupy(self.now, bytes);
+            self.link.occupy(at, bytes);
         } else {
-            self.link.put(self.now, (tp, Forward::Repair(mark)), bytes, 0);
+            self.link.put(at, (tp, Forward::Repair(mark)), bytes, 0);
         }
     }
 
@@ -378,16 +395,21 @@ impl<'a, T: PathTrace> PathWorld<'a, T> {
         let now = self.now_ns();
         let ends = &mut self.tps[tp as usize];
         let pool = &mut self.memory.pool;
+        self.ends.receive(self.now);
         Some(match message {
             Forward::Tail(mark) => {
                 let taken = ends.receiver.on_tail(now, &mark, pool);
                 self.counts.answered(tp, taken)?;
                 while let Some(run) = ends.receiver.poll_repaired() {
-                    self.counts.delivered += u64::from(run.count);
+                    let packets = u64::from(run.count);
+                    self.counts.delivered += packets;
+                    self.counts.repaired += packets;
+                    self.ends.repaired(self.now, packets, ends.group_packets);
                 }
                 Taken::Other
             }
             Forward::Repair(mark) => {
+                ends.group_packets = mark.members(mark.start).count() as u64;
                 ends.receiver.on_repair(&mark);
                 Taken::Other
             }
@@ -442,8 +464,9 @@ impl<'a, T: PathTrace> PathWorld<'a, T> {
             let packets = report.runs().iter().map(|run| u64::from(run.count)).sum();
             let event = TraceEvent::Report { tier: report.tier, packets, lost };
             self.trace.note(self.now, tp, event);
+            let at = self.ends.ack(self.now);
             if !lost {
-                self.link.put_back(self.now, tp, Back::Report(Box::new(report)));
+                self.link.put_back(at, tp, Back::Report(Box::new(report)));
             }
         }
         while let Some(ack) = ends.receiver.poll_ack(&self.memory.pool) {
@@ -451,8 +474,9 @@ impl<'a, T: PathTrace> PathWorld<'a, T> {
             ends.feedbacks += 1;
             let lost = self.losses.is_feedback_lost(self.cfg.feedback_loss, tp, ends.feedbacks);
             self.trace.note(self.now, tp, TraceEvent::Ack { edge: ack.edge, lost });
+            let at = self.ends.ack(self.now);
             if !lost {
-                self.link.put_back(self.now, tp, Back::Ack(ack));
+                self.link.put_back(at, tp, Back::Ack(ack));
             }
         }
         if ends.receiver.poll_deadline().is_some() || ends.receiver.record_deadline().is_some() {
@@ -464,6 +488,7 @@ impl<'a, T: PathTrace> PathWorld<'a, T> {
         let now = self.now_ns();
         let ends = &mut self.tps[tp as usize];
         let was_done = ends.is_done();
+        self.ends.acked(self.now);
         let taken = match message {
             Back::Ack(ack) => ends.sender.on_ack(now, &ack),
             Back::Report(report) => ends.sender.on_report(now, &report),

@@ -6,12 +6,14 @@
 use std::collections::VecDeque;
 
 use urma_recovery::{
-    AckPolicy, Arrival, CongestionChoice, Recovery, RtoCfg, SenderCfg, Sending, TpReceiver,
-    TpSender,
+    AckPolicy, Arrival, Recovery, RtoCfg, SenderCfg, Sending, TpReceiver, TpSender,
 };
 
 use super::RunCfg;
 use super::link::Forward;
+
+/// Longest delay of an acknowledgement, in ns, as nodes have it.
+const ACK_DELAY: u64 = 200_000;
 
 /// What a message came to, before it takes effect.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +39,8 @@ pub(super) struct TpEnds {
     pub(super) armed_at: u64,
     pub(super) feedbacks: u64,
     pub(super) repairs: u64,
+    /// Packets of a group of the newest repair packet that arrived.
+    pub(super) group_packets: u64,
     /// The message that waits for a line, and what it came to.
     pub(super) taken: Option<Taken>,
     /// Messages that arrived behind it.
@@ -48,12 +52,19 @@ impl TpEnds {
     pub(super) fn new(cfg: &RunCfg, tp: u32, total: u64) -> Self {
         let rtt_ns = cfg.rtt_ps / 1000;
         let every = if matches!(cfg.recovery, Recovery::Irn { .. }) { 1 } else { 16 };
-        let policy = AckPolicy { every, delay_ns: (rtt_ns / 8).clamp(1, 200_000) };
+        let has_timers_of_nodes = cfg.cpu.is_some();
+        let delay_ns =
+            if has_timers_of_nodes { ACK_DELAY } else { (rtt_ns / 8).clamp(1, ACK_DELAY) };
+        let policy = AckPolicy { every, delay_ns };
         let mut sender = TpSender::new(&SenderCfg {
             window_packets: cfg.window_packets,
             recovery: cfg.recovery,
-            rto: rto(cfg.recovery, rtt_ns),
-            congestion: CongestionChoice::None,
+            rto: match cfg.recovery {
+                Recovery::Adamap(_) => rto(cfg.recovery, rtt_ns),
+                _ if has_timers_of_nodes => RtoCfg { retries: 1000, ..RtoCfg::default() },
+                _ => rto(cfg.recovery, rtt_ns),
+            },
+            congestion: cfg.congestion,
         });
         if let Some(loss) = cfg.expected_loss {
             sender.protect_tail(loss);
@@ -67,6 +78,7 @@ impl TpEnds {
             armed_at: u64::MAX,
             feedbacks: 0,
             repairs: 0,
+            group_packets: 0,
             taken: None,
             waiting: VecDeque::new(),
         }

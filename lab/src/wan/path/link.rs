@@ -83,11 +83,14 @@ impl PathLink {
         self.wire_bytes
     }
 
-    /// When and where the next message arrives.
-    pub(super) fn next(&self) -> Option<(u64, LinkEnd)> {
-        let back = self.back.front().map(|arriving| (arriving.at, LinkEnd::Back));
-        let forward = self.forward.front().map(|arriving| (arriving.at, LinkEnd::Forward));
-        let late = self.late.peek().map(|(Reverse(at), _)| (*at, LinkEnd::Late));
+    /// When and where the next message is taken; the sender takes none before the first time, the receiver none before
+    /// the second.
+    pub(super) fn next(&self, (sender, receiver): (u64, u64)) -> Option<(u64, LinkEnd)> {
+        let back = self.back.front().map(|arriving| (arriving.at.max(sender), LinkEnd::Back));
+        let forward = self.forward.front();
+        let forward = forward.map(|arriving| (arriving.at.max(receiver), LinkEnd::Forward));
+        let late = self.late.peek();
+        let late = late.map(|(Reverse(at), _)| ((*at).max(receiver), LinkEnd::Late));
         let first = |a: Option<(u64, LinkEnd)>, b: Option<(u64, LinkEnd)>| match (a, b) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
