@@ -1,7 +1,8 @@
 //! The laboratory: experiments on the code of the stack, in virtual time.
 //!
 //! - owns: experiments, their grids, results and plots. takes: a configuration and seeds.
-//! - gives: one result per cell, beside formula and limit. must not: have protocol code of its own.
+//! - gives: one result per cell, beside formula and limit. must not: have protocol code of its own but that of
+//!   others, which ours is measured beside.
 
 #![forbid(unsafe_code)]
 

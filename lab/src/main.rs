@@ -3,6 +3,7 @@
 //! - owns: which experiments there are. takes: the command line. gives: an exit code. must not: know what one prints.
 #![forbid(unsafe_code)]
 
+mod bottleneck_command;
 mod cache_command;
 mod command;
 mod node_command;

@@ -3,6 +3,7 @@
 //! - owns: its grid, the model of the path, formulas. takes: cells and seeds. gives: results.
 //! - must not: recover losses (that is `urma-recovery`'s).
 
+pub mod bottleneck;
 pub mod cell;
 pub mod cpu;
 pub mod formula;

@@ -18,6 +18,7 @@ use lab::wan::plot;
 use lab::wan::results::{self, CellResult};
 use serde_json::json;
 
+use crate::bottleneck_command::{self, BottleneckArgs, BottleneckPath};
 use crate::command::{SweepArgs, SweepEnd};
 
 /// Most seeds of a cell.
@@ -57,9 +58,9 @@ pub(crate) struct WanArgs {
     /// Window of all strategies in packets, instead.
     #[arg(long, conflicts_with = "window_bdps")]
     window_packets: Option<u32>,
-    /// Congestion control of the senders: none, delay, cubic.
-    #[arg(long, default_value = "none")]
-    congestion: String,
+    /// Congestion control of the senders: none, delay, cubic; with --flows a list. Without it none, with --flows delay.
+    #[arg(long, value_delimiter = ',')]
+    congestion: Vec<String>,
     /// Processor time of the ends: of a packet sent and received, of an acknowledgement sent and received, of each packet
     /// that a repair packet covers, of a packet brought back for each of its group.
     #[arg(
@@ -112,11 +113,16 @@ pub(crate) struct WanArgs {
     #[arg(long)]
     trace: Option<PathBuf>,
     #[command(flatten)]
+    bottleneck: BottleneckArgs,
+    #[command(flatten)]
     pub(crate) sweep: SweepArgs,
 }
 
 /// Runs the experiment `wan` and returns the exit code.
 pub(crate) fn run(args: &WanArgs) -> ExitCode {
+    if !args.bottleneck.flows.is_empty() {
+        return run_bottleneck(args);
+    }
     let cells = grid(args).cells().and_then(|cells| check_runs(args, cells));
     let opened = cells.and_then(|cells| {
         let runs = args.seeds * cells.len() as u64;
@@ -154,13 +160,37 @@ pub(crate) fn run(args: &WanArgs) -> ExitCode {
     })
 }
 
+fn run_bottleneck(args: &WanArgs) -> ExitCode {
+    if let Err(error) = check_seeds(args) {
+        return args.sweep.refuse(&error);
+    }
+    let path = BottleneckPath {
+        rates: args.rate.clone(),
+        rtts: args.rtt.clone(),
+        losses: args.loss.clone(),
+        strategies: args.strategy.clone(),
+        congestions: args.congestion.clone(),
+        packet: (args.payload, args.overhead),
+        tail: args.tail.clone(),
+        budget: args.budget,
+        seeds: Seeds { first: args.seed, count: args.seeds },
+    };
+    bottleneck_command::run(&args.bottleneck, &path, &args.sweep)
+}
+
+fn check_seeds(args: &WanArgs) -> Result<(), GridError> {
+    if (1..=SEEDS_MAX).contains(&args.seeds) {
+        return Ok(());
+    }
+    let (value, want) = (args.seeds.to_string(), "1 to 1000000".to_owned());
+    Err(GridError { field: "seeds", value, want })
+}
+
 /// Rules of seeds, workers and the trace.
 fn check_runs(args: &WanArgs, cells: Vec<GridCell>) -> Result<Vec<GridCell>, GridError> {
     let error =
         |field, value: String, want: &str| Err(GridError { field, value, want: want.to_owned() });
-    if !(1..=SEEDS_MAX).contains(&args.seeds) {
-        return error("seeds", args.seeds.to_string(), "1 to 1000000");
-    }
+    check_seeds(args)?;
     if args.trace.is_some() && (cells.len() != 1 || args.seeds != 1) {
         let value = format!("{} cells, {} seeds", cells.len(), args.seeds);
         return error("trace", value, "one cell and --seeds 1");
@@ -204,7 +234,10 @@ fn grid(args: &WanArgs) -> GridText {
         strategies: args.strategy.clone(),
         window_bdps: args.window_bdps,
         window_packets: args.window_packets,
-        congestion: args.congestion.clone(),
+        congestion: match args.congestion.is_empty() {
+            true => "none".to_owned(),
+            false => args.congestion.join(","),
+        },
         cpu: args.cpu.clone(),
         packet: (args.payload, args.overhead),
         feedback_loss: args.feedback_loss,

@@ -95,6 +95,44 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
 }
 
 #[test]
+fn flows_that_share_a_queue_are_measured_each() {
+    let line = "wan --flows 2 --rate 334.24M --rtt 20ms --loss none --queue 0.5bdp --beside cubic --cross 30M,1s,1s --time 3s --after 1s --seeds 2 --json";
+    let output = urma_lab(&line.split(' ').collect::<Vec<_>>());
+    assert!(output.status.success(), "{output:?}");
+    let lines = lines(&output.stdout);
+    assert_eq!(lines.len(), 2, "one cell and the hash");
+    let cell = &lines[0];
+    assert_eq!((cell["queue_packets"].as_u64(), cell["flows"].as_u64()), (Some(100), Some(2)));
+    assert_eq!(cell["congestion"].as_str(), Some("delay"), "the default of nodes");
+    assert_eq!(cell["by_flow"].as_array().map(Vec::len), Some(4));
+    for (name, least, most) in [("jain", 0.5, 1.0), ("used", 0.9, 1.0), ("wait_p99_ms", 1.0, 10.1)]
+    {
+        let value = cell[name].as_f64().expect(name);
+        assert!((least..=most).contains(&value), "{name} is {value}");
+        assert_eq!(cell["values"][name].as_array().map(Vec::len), Some(2), "{name}");
+    }
+}
+
+#[test]
+fn what_a_bottleneck_does_not_have_is_refused() {
+    for (options, words) in [
+        (&["--queue", "200"][..], "--flows"),
+        (&["--flows", "2", "--tps", "3"], "--tps"),
+        (&["--flows", "2", "--trace", "file"], "--trace"),
+        (&["--flows", "0"], "1 to 1000"),
+        (&["--flows", "2", "--strategy", "gbn"], "ours"),
+        (&["--flows", "2", "--beside", "reno"], "cubic, bbr"),
+        (&["--flows", "2", "--rate", "100G"], "--budget 20000000"),
+        (&["--flows", "2", "--seeds", "0"], "1 to 1000000"),
+    ] {
+        let output = urma_lab(&[&["wan"], options].concat());
+        assert_eq!(output.status.code(), Some(2), "{options:?}: {output:?}");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(text.contains(words) && output.stdout.is_empty(), "{options:?}: {text}");
+    }
+}
+
+#[test]
 fn a_trace_has_every_packet_and_changes_nothing() {
     let file = std::env::temp_dir().join(format!("urma-lab-trace-{}", std::process::id()));
     let path = file.to_str().expect("text");

@@ -118,12 +118,12 @@ pub struct GridCell {
     pub run: RunCfg,
 }
 
-fn wrong(field: &'static str, value: impl ToString, want: impl ToString) -> GridError {
+pub(super) fn wrong(field: &'static str, value: impl ToString, want: impl ToString) -> GridError {
     GridError { field, value: value.to_string(), want: want.to_string() }
 }
 
 /// A number between two bounds.
-fn within(
+pub(super) fn within(
     field: &'static str,
     text: &str,
     value: Result<f64, units::UnitError>,
@@ -132,6 +132,33 @@ fn within(
 ) -> Result<f64, GridError> {
     let value = value.map_err(|error| wrong(field, text, error.wanted))?;
     if (least..=most).contains(&value) { Ok(value) } else { Err(wrong(field, text, want)) }
+}
+
+/// A loss model with its mean.
+pub(super) fn read_loss(text: &str) -> Result<LossCfg, GridError> {
+    let want = "none, or one of iid, amazon, google, microsoft, ge with its mean: iid:0.01";
+    let loss = LossCfg::parse(text).ok_or_else(|| wrong("loss", text, want))?;
+    if (0.0..=0.5).contains(&loss.mean) {
+        Ok(loss)
+    } else {
+        Err(wrong("loss", text, "a mean of 0 to 0.5"))
+    }
+}
+
+/// Loss that senders expect of the path before they measured any, if they protect the tail.
+pub(super) fn read_tail(tail: &str, loss: LossCfg) -> Result<Option<f64>, GridError> {
+    Ok(match tail {
+        "oracle" => Some(loss.mean),
+        "learnt" => Some(0.0),
+        "off" => None,
+        other => {
+            let given = other.strip_prefix("learnt:").and_then(|part| part.parse().ok());
+            let given = given.filter(|part| (0.0..=0.5).contains(part));
+            let want =
+                "learnt, learnt:P with an estimate P of 0 to 0.5 to begin with, oracle or off";
+            Some(given.ok_or_else(|| wrong("tail", other, want))?)
+        }
+    })
 }
 
 impl GridText {
@@ -160,7 +187,7 @@ impl GridText {
             for rtt in &self.rtts {
                 let rtt_ps = within("rtt", rtt, units::time(rtt), (1e6, 1e13), "1us to 10s")?;
                 for loss in &self.losses {
-                    let loss = self.loss(loss)?;
+                    let loss = read_loss(loss)?;
                     for size in &self.sizes {
                         let bytes = self.size(size, (rate_bps, rtt_ps), loss.mean)?;
                         for &tps in &self.tps {
@@ -226,16 +253,6 @@ impl GridText {
         within("size", text, bytes, (1.0, 1e15), want)
     }
 
-    fn loss(&self, text: &str) -> Result<LossCfg, GridError> {
-        let want = "none, or one of iid, amazon, google, microsoft, ge with its mean: iid:0.01";
-        let loss = LossCfg::parse(text).ok_or_else(|| wrong("loss", text, want))?;
-        if (0.0..=0.5).contains(&loss.mean) {
-            Ok(loss)
-        } else {
-            Err(wrong("loss", text, "a mean of 0 to 0.5"))
-        }
-    }
-
     fn cell(
         &self,
         (rate_bps, rtt_ps, loss): (f64, f64, LossCfg),
@@ -296,7 +313,8 @@ impl GridText {
                 messages: self.messages,
                 tps,
                 window_packets: window,
-                expected_loss: self.expected_loss(named.recovery, loss)?,
+                expected_loss: read_tail(&self.tail, loss)?
+                    .filter(|_| matches!(named.recovery, Recovery::Knitting { .. })),
                 recovery: self.recovery(named.recovery, whole(rtt_ps / 1000.0)),
                 congestion: self.congestion()?,
                 cpu: self.cpu()?,
@@ -305,23 +323,6 @@ impl GridText {
                 budget: self.budget,
             },
         })
-    }
-
-    /// Loss that senders expect of the path before they measured any, if they protect the tail.
-    fn expected_loss(&self, recovery: Recovery, loss: LossCfg) -> Result<Option<f64>, GridError> {
-        let expected = match self.tail.as_str() {
-            "oracle" => Some(loss.mean),
-            "learnt" => Some(0.0),
-            "off" => None,
-            other => {
-                let given = other.strip_prefix("learnt:").and_then(|part| part.parse().ok());
-                let given = given.filter(|part| (0.0..=0.5).contains(part));
-                let want =
-                    "learnt, learnt:P with an estimate P of 0 to 0.5 to begin with, oracle or off";
-                Some(given.ok_or_else(|| wrong("tail", other, want))?)
-            }
-        };
-        Ok(expected.filter(|_| matches!(recovery, Recovery::Knitting { .. })))
     }
 
     fn congestion(&self) -> Result<CongestionChoice, GridError> {
@@ -403,7 +404,7 @@ impl GridText {
     clippy::cast_sign_loss,
     reason = "values were checked to be positive and below 2^53"
 )]
-const fn whole(value: f64) -> u64 {
+pub(super) const fn whole(value: f64) -> u64 {
     value as u64
 }
 

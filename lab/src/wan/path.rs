@@ -24,7 +24,7 @@ use urma_recovery::{
 
 use self::ends::{Taken, TpEnds};
 use self::link::{Back, Forward, LinkEnd, PathLink};
-use self::memory::RunMemory;
+pub(super) use self::memory::RunMemory;
 pub use self::trace::{JsonTrace, NoTrace, PathTrace, TraceEvent};
 use super::cpu::{CpuCosts, EndProcessors};
 use super::loss::{LossCfg, Losses};

@@ -13,8 +13,8 @@ const BLOCK_LOG2: u8 = 6;
 
 /// A pool and the names of its pieces.
 #[derive(Debug)]
-pub(super) struct RunMemory {
-    pub(super) pool: KnittingPool,
+pub(in crate::wan) struct RunMemory {
+    pub(in crate::wan) pool: KnittingPool,
     /// Names of the pieces, the newest last.
     pieces: Vec<u64>,
     next: u64,
@@ -23,7 +23,7 @@ pub(super) struct RunMemory {
 
 impl RunMemory {
     /// A pool of one piece behind an engine with these costs, and a NIC with so many lines.
-    pub(super) fn new(dma: DmaCfg, nic_lines: usize) -> Self {
+    pub(in crate::wan) fn new(dma: DmaCfg, nic_lines: usize) -> Self {
         let mut pool = KnittingPool::new();
         pool.set_nic_lines(nic_lines);
         *pool.dma_mut() = DmaModel::new(dma);
@@ -38,7 +38,7 @@ impl RunMemory {
     }
 
     /// Keeps at least half a piece free.
-    pub(super) fn refill(&mut self) {
+    pub(in crate::wan) fn refill(&mut self) {
         if self.pool.usage().free < u64::from(PIECE_BLOCKS / 2) {
             self.grow();
         }
