@@ -231,8 +231,9 @@ fn ping_pong(pass: &mut Pass<'_, '_>) -> Result<SizeSamples, RunError> {
     Ok(SizeSamples { received: record.done, ..record.end() })
 }
 
-/// Looks at memory in vain before others may have the processor: a write of a peer with a processor of its own comes before.
-const SPINS_BEFORE_YIELD: u32 = 256;
+/// Looks at memory in vain before others may have the processor, some 20 us: far longer than the write of a peer with a
+/// processor of its own takes, because the call takes as long as a message between two cores.
+const SPINS_BEFORE_YIELD: u32 = 1 << 14;
 /// Polls in each look after the peer: a failure of the device is seen within some of these looks.
 const POLLS_FOR_STATUS: u32 = 64;
 
