@@ -1,9 +1,11 @@
-//! How fast the machine simulates; no result depends on it.
+//! How fast the machine simulates, and what it takes for packets; no result of an experiment depends on it.
 //!
-//! - owns: the only clock of the crate. takes: nothing. gives: time that has passed.
+//! - owns: the only clocks of the crate. takes: nothing. gives: time that has passed.
 //! - must not: reach an experiment.
 
 use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
 
 /// Measures the time of a run.
 #[derive(Clone, Copy, Debug)]
@@ -22,4 +24,11 @@ impl Stopwatch {
     pub fn passed(&self) -> Duration {
         self.0.elapsed()
     }
+}
+
+/// Processor time of the calling thread so far, in ns.
+#[must_use]
+pub fn thread_ns() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }

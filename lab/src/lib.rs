@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cache;
+pub mod calibrate;
 pub mod clock;
 pub mod node;
 pub mod output;

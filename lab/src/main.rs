@@ -5,6 +5,7 @@
 
 mod bottleneck_command;
 mod cache_command;
+mod calibrate_command;
 mod command;
 mod node_command;
 mod splice_command;
@@ -38,6 +39,8 @@ enum Experiment {
     Splice(Box<splice_command::SpliceArgs>),
     /// Nodes of the whole stack over a network with faults: the same seed, the same events.
     Node(Box<node_command::FabricArgs>),
+    /// Measures what packets cost this machine, and prints what `wan --cpu` takes.
+    Calibrate(calibrate_command::CalibrateArgs),
     /// A sweep that a file describes, here or by Slurm.
     Sweep(SweepFileArgs),
     /// Joins the shards of a sweep, each of which ran in a folder of its own.
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
              node\tnodes of the whole stack over a network with faults"),
         Experiment::Sweep(args) => sweep(&args),
         Experiment::Merge(args) => merge(args),
+        Experiment::Calibrate(args) => calibrate_command::run(&args),
         experiment => run(&experiment),
     }
 }
@@ -62,7 +66,10 @@ fn run(experiment: &Experiment) -> ExitCode {
         Experiment::Cache(args) => cache_command::run(args),
         Experiment::Splice(args) => splice_command::run(args),
         Experiment::Node(args) => node_command::run(args),
-        Experiment::List | Experiment::Sweep(_) | Experiment::Merge(_) => ExitCode::SUCCESS,
+        Experiment::List
+        | Experiment::Calibrate(_)
+        | Experiment::Sweep(_)
+        | Experiment::Merge(_) => ExitCode::SUCCESS,
     }
 }
 
@@ -78,7 +85,10 @@ fn merge(args: MergeArgs) -> ExitCode {
         Experiment::Cache(args) => &mut args.sweep,
         Experiment::Splice(args) => &mut args.sweep,
         Experiment::Node(args) => &mut args.sweep,
-        Experiment::List | Experiment::Sweep(_) | Experiment::Merge(_) => {
+        Experiment::List
+        | Experiment::Calibrate(_)
+        | Experiment::Sweep(_)
+        | Experiment::Merge(_) => {
             return args.refuse(&MergeArgs::no_sweep());
         }
     };

@@ -61,11 +61,15 @@ pub(crate) struct WanArgs {
     /// Congestion control of the senders: none, delay, cubic; with --flows a list. Without it none, with --flows delay.
     #[arg(long, value_delimiter = ',')]
     congestion: Vec<String>,
-    /// Processor time of the ends: of a packet sent and received, of an acknowledgement sent and received, of each packet
-    /// that a repair packet covers, of a packet brought back for each of its group.
+    /// Round trips before the first packet, as a TP takes to be opened.
+    #[arg(long, default_value_t = 0.0)]
+    setup: f64,
+    /// Processor time of the ends: of a packet sent, what it costs more for each thousand packets on the path and when it goes
+    /// again; of a packet received and what it costs more when it is kept behind a gap; of each packet that a repair packet covers; of a packet brought back for each
+    /// of its group. `urma-lab calibrate` measures it.
     #[arg(
         long,
-        value_name = "send=700ns,receive=650ns,ack=1us,acked=1us,repair=40ns,repaired=40ns"
+        value_name = "send=700ns,flight=50ns,again=5us,receive=600ns,kept=90ns,repair=40ns,repaired=40ns"
     )]
     cpu: Option<String>,
     /// Payload bytes of a packet.
@@ -234,6 +238,7 @@ fn grid(args: &WanArgs) -> GridText {
         strategies: args.strategy.clone(),
         window_bdps: args.window_bdps,
         window_packets: args.window_packets,
+        setup: args.setup,
         congestion: match args.congestion.is_empty() {
             true => "none".to_owned(),
             false => args.congestion.join(","),

@@ -3,7 +3,7 @@
 use std::process::{Command, Output};
 
 use lab::cache::options::TIER_OPTIONS;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 fn urma_lab(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_urma-lab")).args(args).output().expect("the command runs")
@@ -130,6 +130,27 @@ fn what_a_bottleneck_does_not_have_is_refused() {
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(text.contains(words) && output.stdout.is_empty(), "{options:?}: {text}");
     }
+}
+
+/// What it prints is what the other command takes.
+#[test]
+fn costs_of_this_machine_are_measured_and_taken() {
+    let output = urma_lab(&["calibrate", "--messages", "300", "--rounds", "1", "--json"]);
+    assert!(output.status.success(), "{output:?}");
+    let found = lines(&output.stdout).remove(0);
+    assert_eq!((&found["mtu"], &found["payload_bytes"]), (&json!(1024), &json!(1024)));
+    let costs = found["cpu"].as_str().expect("a line");
+    let line = ["wan", "--rtt", "1ms", "--size", "5MB", "--seeds", "1", "--json"];
+    let time = |more: &[&str]| {
+        let output = urma_lab(&[line.as_slice(), more].concat());
+        assert!(output.status.success(), "{costs}: {output:?}");
+        lines(&output.stdout)[0]["fct_s"].as_f64().expect("a time")
+    };
+    let (free, counted) = (time(&[]), time(&["--cpu", costs]));
+    assert!(counted > free, "{costs}: {counted} s, without costs {free}");
+    let refused = urma_lab(&["calibrate", "--mtu", "1000"]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(1) && said.contains("power of two"), "{refused:?}");
 }
 
 #[test]

@@ -13,23 +13,11 @@ fn grid(strategies: &[&str], losses: &[&str]) -> GridText {
         rtts: list(&["1ms"]),
         losses: list(losses),
         sizes: list(&["60bdp"]),
-        tps: vec![1],
         strategies: list(strategies),
-        window_bdps: None,
-        window_packets: None,
-        congestion: "none".to_owned(),
-        cpu: None,
-        packet: (4096, 82),
-        feedback_loss: 0.0,
-        late: (0.0, 64),
-        dma_latency: "1us".to_owned(),
-        messages: 1,
         tail: "oracle".to_owned(),
-        dma_reads: 64,
-        dma_silent: 0,
-        nic_lines: 4096,
         adamap: String::new(),
         budget: 400_000,
+        ..GridText::default()
     }
 }
 

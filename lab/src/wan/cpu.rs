@@ -10,14 +10,18 @@ use crate::units;
 /// Processor time, in ps, of what the ends of all TPs do. An end does one thing at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CpuCosts {
-    /// A packet that is made and put on the link: new, repeated, a repair packet or a tail mark.
+    /// A packet that is made and put on the link: new, repeated, a repair packet or a tail mark. With it the sender takes
+    /// acknowledgements, which are a certain part of the packets.
     pub send: u64,
-    /// A packet that is taken from the link.
+    /// What a packet costs beyond that for each thousand packets that the peer may lack: they leave the caches before they are
+    /// on the link or acknowledged.
+    pub flight: u64,
+    /// What a packet costs beyond that when it is sent again, with the report that asked for it.
+    pub again: u64,
+    /// A packet that is taken from the link, and its part of an acknowledgement.
     pub receive: u64,
-    /// An acknowledgement or report that is made and sent.
-    pub ack: u64,
-    /// The same where it is taken.
-    pub acked: u64,
+    /// What a packet costs beyond that when it is kept, since one before it is missing.
+    pub kept: u64,
     /// The code of a repair packet, for each packet that it covers.
     pub repair: u64,
     /// A packet that repair packets bring back, for each packet of its group.
@@ -29,7 +33,8 @@ const COST_MAX: f64 = 1e9;
 
 impl CpuCosts {
     /// Names of the costs, in the order of the text.
-    pub const NAMES: [&str; 6] = ["send", "receive", "ack", "acked", "repair", "repaired"];
+    pub const NAMES: [&str; 7] =
+        ["send", "flight", "again", "receive", "kept", "repair", "repaired"];
 
     /// Reads what [`CpuCosts`] is written as: `send=700ns,receive=650ns`, of any of the names; `Err`: what is wrong.
     pub fn parse(text: &str) -> Result<Self, String> {
@@ -54,13 +59,13 @@ impl CpuCosts {
 
     /// The costs in the order of their names.
     #[must_use]
-    pub const fn values(&self) -> [u64; 6] {
-        [self.send, self.receive, self.ack, self.acked, self.repair, self.repaired]
+    pub const fn values(&self) -> [u64; 7] {
+        [self.send, self.flight, self.again, self.receive, self.kept, self.repair, self.repaired]
     }
 
-    const fn named_mut(&mut self) -> [&mut u64; 6] {
-        let Self { send, receive, ack, acked, repair, repaired } = self;
-        [send, receive, ack, acked, repair, repaired]
+    const fn named_mut(&mut self) -> [&mut u64; 7] {
+        let Self { send, flight, again, receive, kept, repair, repaired } = self;
+        [send, flight, again, receive, kept, repair, repaired]
     }
 }
 
@@ -98,19 +103,16 @@ impl EndProcessors {
         link_free_at.saturating_sub(self.costs.send).max(self.sender)
     }
 
-    /// The sender makes a packet; when it is on the link.
-    pub(super) fn send(&mut self, now: u64) -> u64 {
-        work(&mut self.sender, now, self.costs.send)
+    /// The sender makes a packet, again or not, while the peer may lack so many; when it is on the link.
+    pub(super) fn send(&mut self, now: u64, lacks: u64, is_again: bool) -> u64 {
+        let again = if is_again { self.costs.again } else { 0 };
+        let cost = self.costs.send + self.costs.flight * lacks / 1000 + again;
+        work(&mut self.sender, now, cost)
     }
 
     /// The sender makes a repair packet of so many packets; when it is on the link.
     pub(super) fn repair(&mut self, now: u64, members: u64) -> u64 {
         work(&mut self.sender, now, self.costs.send + members * self.costs.repair)
-    }
-
-    /// The sender takes an acknowledgement or a report.
-    pub(super) fn acked(&mut self, now: u64) {
-        work(&mut self.sender, now, self.costs.acked);
     }
 
     /// The receiver takes a packet.
@@ -123,9 +125,14 @@ impl EndProcessors {
         work(&mut self.receiver, now, packets * members * self.costs.repaired);
     }
 
-    /// The receiver makes an acknowledgement or a report; when it is on its way.
-    pub(super) fn ack(&mut self, now: u64) -> u64 {
-        work(&mut self.receiver, now, self.costs.ack)
+    /// The receiver keeps the packet that it took.
+    pub(super) fn kept(&mut self, now: u64) {
+        work(&mut self.receiver, now, self.costs.kept);
+    }
+
+    /// When what the receiver answers at `now` is on its way.
+    pub(super) fn answered(&self, now: u64) -> u64 {
+        self.receiver.max(now)
     }
 }
 
@@ -150,13 +157,13 @@ mod tests {
 
     #[test]
     fn costs_are_written_as_they_are_read() {
-        let text = "send=700.5ns,receive=650ns,ack=1000ns,acked=900ns,repair=40ns,repaired=41ns";
+        let text = "send=700.5ns,flight=50ns,again=1000ns,receive=650ns,kept=90ns,repair=40ns,repaired=41ns";
         let costs = CpuCosts::parse(text).expect("costs");
-        assert_eq!(costs.values(), [700_500, 650_000, 1_000_000, 900_000, 40_000, 41_000]);
+        assert_eq!(costs.values(), [700_500, 50_000, 1_000_000, 650_000, 90_000, 40_000, 41_000]);
         assert_eq!(costs.to_string(), text);
         // What is not named is free.
         let some = CpuCosts::parse("repaired=2us,send=1ns").expect("costs");
-        assert_eq!(some.values(), [1000, 0, 0, 0, 0, 2_000_000]);
+        assert_eq!(some.values(), [1000, 0, 0, 0, 0, 0, 2_000_000]);
     }
 
     #[test]
@@ -164,11 +171,11 @@ mod tests {
         for (text, named) in [
             ("", "has no ="),
             ("send", "has no ="),
-            ("post=1ns", "none of send, receive"),
+            ("post=1ns", "none of send, flight"),
             ("send=1ns,send=2ns", "send is there twice"),
             ("send=1", "a time with its unit"),
-            ("ack=-1ns", "not between 0ns and 1ms"),
-            ("ack=1.1ms", "not between 0ns and 1ms"),
+            ("kept=-1ns", "not between 0ns and 1ms"),
+            ("kept=1.1ms", "not between 0ns and 1ms"),
         ] {
             let error = CpuCosts::parse(text).expect_err(text);
             assert!(error.contains(named), "{text}: {error}");

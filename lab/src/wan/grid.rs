@@ -71,6 +71,8 @@ pub struct GridText {
     pub window_bdps: Option<f64>,
     /// The same in packets, instead.
     pub window_packets: Option<u32>,
+    /// Round trips before the first packet.
+    pub setup: f64,
     /// Name of the senders' congestion control.
     pub congestion: String,
     /// What packets cost the ends, as [`CpuCosts`] are written; none: they take no time.
@@ -97,6 +99,37 @@ pub struct GridText {
     pub adamap: String,
     /// Transmissions after which a run ends.
     pub budget: u64,
+}
+
+impl Default for GridText {
+    /// One cell, as `urma-lab wan` has it without options.
+    fn default() -> Self {
+        let list = |text: &str| vec![text.to_owned()];
+        Self {
+            rates: list("100G"),
+            rtts: list("10ms"),
+            losses: list("iid:0.01"),
+            sizes: list("200MB"),
+            tps: vec![1],
+            strategies: list("ours"),
+            window_bdps: None,
+            window_packets: None,
+            setup: 0.0,
+            congestion: "none".to_owned(),
+            cpu: None,
+            packet: (4096, 82),
+            feedback_loss: 0.0,
+            late: (0.0, 64),
+            dma_latency: "1us".to_owned(),
+            messages: 1,
+            tail: "learnt".to_owned(),
+            dma_reads: 64,
+            dma_silent: 0,
+            nic_lines: 4096,
+            adamap: "bits=32,list=3,watermark=2,table=2".to_owned(),
+            budget: 20_000_000,
+        }
+    }
 }
 
 /// One combination of all lists.
@@ -226,6 +259,9 @@ impl GridText {
             return Err(wrong("nic-lines", self.nic_lines, "8 to 1048576"));
         }
         self.adamap_sizes()?;
+        if !(0.0..=100.0).contains(&self.setup) {
+            return Err(wrong("setup", self.setup, "0 to 100 round trips"));
+        }
         self.congestion()?;
         self.cpu()?;
         if self.budget == 0 {
@@ -316,6 +352,7 @@ impl GridText {
                 expected_loss: read_tail(&self.tail, loss)?
                     .filter(|_| matches!(named.recovery, Recovery::Knitting { .. })),
                 recovery: self.recovery(named.recovery, whole(rtt_ps / 1000.0)),
+                setup_ps: whole(self.setup * rtt_ps),
                 congestion: self.congestion()?,
                 cpu: self.cpu()?,
                 dma,
@@ -413,29 +450,11 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn grid() -> GridText {
-        let list = |text: &str| vec![text.to_owned()];
         GridText {
-            rates: list("100G"),
-            rtts: list("10ms"),
-            losses: list("iid:0.01"),
-            sizes: list("200MB"),
-            tps: vec![1],
-            strategies: list("ours"),
-            window_bdps: None,
-            window_packets: None,
-            congestion: "none".to_owned(),
-            cpu: None,
-            packet: (4096, 82),
-            feedback_loss: 0.0,
-            late: (0.0, 64),
-            dma_latency: "1us".to_owned(),
-            messages: 1,
             tail: "oracle".to_owned(),
-            dma_reads: 64,
-            dma_silent: 0,
-            nic_lines: 4096,
             adamap: String::new(),
             budget: 1000,
+            ..GridText::default()
         }
     }
 
@@ -532,6 +551,7 @@ pub(crate) mod tests {
         for adamap in ["bits=65", "list=0", "table=0", "list=3,watermark=3", "bits", "nodes=3"] {
             assert_eq!(refused(&|grid| grid.adamap = adamap.to_owned()), "adamap");
         }
+        assert_eq!(refused(&|grid| grid.setup = -1.0), "setup");
         assert_eq!(refused(&|grid| grid.congestion = "fast".to_owned()), "congestion");
         assert_eq!(refused(&|grid| grid.cpu = Some("send=1".to_owned())), "cpu");
         assert_eq!(refused(&|grid| grid.window_packets = Some(0)), "window-packets");

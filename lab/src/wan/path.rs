@@ -31,6 +31,9 @@ use super::loss::{LossCfg, Losses};
 
 /// Repair packets are lost as if they were this transmission of a packet.
 const REPAIR_ATTEMPT: u16 = u16::MAX;
+/// What a node takes from its socket, or gives to it, before it does something else.
+const PASS_BYTES: u64 = 256 << 10;
+const PASS_MAX: u64 = 256;
 /// Bytes of a tail mark on the wire.
 const MARK_BYTES: u64 = 82;
 
@@ -63,6 +66,8 @@ pub struct RunCfg {
     pub recovery: Recovery,
     /// Loss that a sender expects before it measured any, to protect the tail; none: it does not.
     pub expected_loss: Option<f64>,
+    /// Time before the first packet, in ps: the TP has to be opened.
+    pub setup_ps: u64,
     /// What bounds the packets on the path beside the window.
     pub congestion: CongestionChoice,
     /// What packets cost the ends; with it they have the timers of nodes, without it they take no time.
@@ -159,6 +164,11 @@ struct PathWorld<'a, T> {
     row: VecDeque<u32>,
     link: PathLink,
     ends: EndProcessors,
+    /// Most packets that an end takes or makes before it does something else: one, if they take no time.
+    pass_packets: u64,
+    /// A pass of the receiver goes on, after which these are answered.
+    answers_wait: bool,
+    unanswered: Vec<u32>,
     timers: BinaryHeap<(Reverse<u64>, u32)>,
     /// TPs whose message waits for a line of the pool.
     waits: BinaryHeap<Reverse<(u64, u32)>>,
@@ -220,6 +230,13 @@ impl<'a, T: PathTrace> PathWorld<'a, T> {
             row: (0..cfg.tps).collect(),
             link: PathLink::new(cfg.rtt_ps / 2, bytes, packet_ps),
             ends: EndProcessors::new(cfg.cpu),
+            pass_packets: if cfg.cpu.is_some() {
+                (PASS_BYTES / bytes).clamp(1, PASS_MAX)
+            } else {
+                1
+            },
+            answers_wait: false,
+            unanswered: Vec::new(),
             timers: BinaryHeap::new(),
             waits: BinaryHeap::new(),
             now: 0,
@@ -256,17 +273,15 @@ impl<'a, T: PathTrace> PathWorld<'a, T> {
         self.now = self.now.max(at);
         match event {
             PathEvent::Arrives(LinkEnd::Back) => {
-                let Some((tp, message)) = self.link.take_back() else { return };
+                let busy = self.ends.free_at();
+                let Some((tp, message)) = self.link.take_back(self.now, busy) else { return };
                 self.on_back(tp, message);
             }
-            PathEvent::Arrives(end) => {
-                let taken = match end {
-                    LinkEnd::Late => self.link.take_late(),
-                    _ => self.link.take_forward(),
-                };
-                let Some((tp, message)) = taken else { return };
+            PathEvent::Arrives(LinkEnd::Late) => {
+                let Some((tp, message)) = self.link.take_late() else { return };
                 self.on_forward(tp, message);
             }
+            PathEvent::Arrives(LinkEnd::Forward) => self.receive_pass(),
             PathEvent::Ready => {
                 let Some(Reverse((_, tp))) = self.waits.pop() else { return };
                 self.on_ready(tp);
@@ -280,12 +295,33 @@ impl<'a, T: PathTrace> PathWorld<'a, T> {
                     self.on_timer(tp);
                 }
             }
-            PathEvent::Send => self.send(),
+            PathEvent::Send => self.send_pass(),
         }
     }
 
     const fn now_ns(&self) -> u64 {
         self.now / 1000
+    }
+
+    /// The receiver takes what came, and answers all of it.
+    fn receive_pass(&mut self) {
+        let busy = self.ends.free_at();
+        self.answers_wait = self.pass_packets > 1;
+        for _ in 0..self.pass_packets {
+            let Some((tp, message)) = self.link.take_forward(self.now, busy) else { break };
+            self.on_forward(tp, message);
+        }
+        self.answers_wait = false;
+        while let Some(tp) = self.unanswered.pop() {
+            self.answer(tp);
+        }
+    }
+
+    /// The sender makes what may go.
+    fn send_pass(&mut self) {
+        for _ in 0..self.pass_packets {
+            self.send();
+        }
     }
 
     fn send(&mut self) {
@@ -315,7 +351,7 @@ impl<'a, T: PathTrace> PathWorld<'a, T> {
             ends.feedbacks += 1;
             let lost = self.losses.is_feedback_lost(self.cfg.feedback_loss, tp, ends.feedbacks);
             self.trace.note(self.now, tp, TraceEvent::Tail { end: mark.end, lost });
-            let at = self.ends.send(self.now);
+            let at = self.ends.send(self.now, 0, false);
             if lost {
                 self.link.occupy(at, MARK_BYTES);
             } else {
@@ -337,7 +373,9 @@ impl<'a, T: PathTrace> PathWorld<'a, T> {
         let Sending { seq, attempt, answers: (tier, _), .. } = packet;
         let lost = self.losses.is_lost(tp, seq, attempt);
         self.trace.note(self.now, tp, TraceEvent::Sent { seq, attempt, tier, lost });
-        let at = self.ends.send(self.now);
+        let ledger = self.tps[tp as usize].sender.ledger();
+        let lacks = ledger.unsent() - ledger.una();
+        let at = self.ends.send(self.now, lacks, attempt > 1);
         if lost {
             self.counts.lost += 1;
             self.link.occupy(at, bytes);
@@ -422,6 +460,9 @@ impl<'a, T: PathTrace> PathWorld<'a, T> {
                 let arrival =
                     ends.receiver.on_data(now, packet.seq, DataMark { tier, ticket }, pool);
                 let arrival = self.counts.answered(tp, arrival)?;
+                if arrival == Arrival::Kept {
+                    self.ends.kept(self.now);
+                }
                 Taken::Data { packet, arrival, ask }
             }
         })
@@ -441,7 +482,11 @@ impl<'a, T: PathTrace> PathWorld<'a, T> {
             ends.receiver.acknowledge(now, packet.seq, arrival, ask);
         }
         self.memory.refill();
-        self.answer(tp);
+        if !self.answers_wait {
+            self.answer(tp);
+        } else if self.unanswered.last() != Some(&tp) {
+            self.unanswered.push(tp);
+        }
     }
 
     /// Notes how much was delivered by now, some times a round trip.
@@ -464,7 +509,7 @@ impl<'a, T: PathTrace> PathWorld<'a, T> {
             let packets = report.runs().iter().map(|run| u64::from(run.count)).sum();
             let event = TraceEvent::Report { tier: report.tier, packets, lost };
             self.trace.note(self.now, tp, event);
-            let at = self.ends.ack(self.now);
+            let at = self.ends.answered(self.now);
             if !lost {
                 self.link.put_back(at, tp, Back::Report(Box::new(report)));
             }
@@ -474,7 +519,7 @@ impl<'a, T: PathTrace> PathWorld<'a, T> {
             ends.feedbacks += 1;
             let lost = self.losses.is_feedback_lost(self.cfg.feedback_loss, tp, ends.feedbacks);
             self.trace.note(self.now, tp, TraceEvent::Ack { edge: ack.edge, lost });
-            let at = self.ends.ack(self.now);
+            let at = self.ends.answered(self.now);
             if !lost {
                 self.link.put_back(at, tp, Back::Ack(ack));
             }
@@ -488,7 +533,6 @@ impl<'a, T: PathTrace> PathWorld<'a, T> {
         let now = self.now_ns();
         let ends = &mut self.tps[tp as usize];
         let was_done = ends.is_done();
-        self.ends.acked(self.now);
         let taken = match message {
             Back::Ack(ack) => ends.sender.on_ack(now, &ack),
             Back::Report(report) => ends.sender.on_report(now, &report),
@@ -507,7 +551,8 @@ impl<'a, T: PathTrace> PathWorld<'a, T> {
 
     /// Ends the message, and begins the next one.
     fn end_message(&mut self) {
-        let took = self.now - std::mem::replace(&mut self.began_at, self.now);
+        let setup = if self.counts.completions_s.is_empty() { self.cfg.setup_ps } else { 0 };
+        let took = setup + self.now - std::mem::replace(&mut self.began_at, self.now);
         self.counts.completions_s.push(took as f64 / 1e12);
         if self.counts.completions_s.len() as u64 == u64::from(self.cfg.messages) {
             return;

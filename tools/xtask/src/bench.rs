@@ -10,6 +10,7 @@ mod inc;
 mod lines;
 mod sizes;
 mod ucx;
+mod wan;
 
 use std::{
     fmt::Write,
@@ -31,6 +32,7 @@ use crate::{
 };
 
 pub(crate) use inc::{IncBenchPlan, run as run_inc};
+pub(crate) use wan::{WanBenchPlan, run as run_wan};
 
 /// Comparison with another line of the same run.
 #[derive(Clone, PartialEq, Debug, Serialize)]

@@ -68,6 +68,8 @@ enum Task {
     Bench(bench::BenchPlan),
     /// Measure in-network computing beside Open MPI over TCP, in namespaces
     BenchInc(bench::IncBenchPlan),
+    /// Measure paths with delay and loss between two namespaces beside the model of `urma-lab wan --cpu`
+    BenchWan(bench::WanBenchPlan),
     /// Install libraries, headers and tools for C programs under a prefix
     Install {
         /// The folder that gets lib, include, bin and share
@@ -177,6 +179,7 @@ fn main() -> ExitCode {
         Task::Demo { what: DemoKind::Inc } => demo::run_inc(),
         Task::Bench(plan) => bench::run(&plan),
         Task::BenchInc(plan) => bench::run_inc(&plan),
+        Task::BenchWan(plan) => bench::run_wan(&plan),
         Task::Install { prefix, what } => install::run(&prefix, &what),
         Task::Uninstall { prefix } => install::uninstall(&prefix),
         Task::Deb { what } => install::deb(&what),

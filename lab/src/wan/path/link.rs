@@ -42,14 +42,49 @@ pub(super) enum LinkEnd {
     Late,
 }
 
+/// One direction. As a node with faults on its link delays packets itself, an end lets those go that are due when it is not
+/// in the middle of something; the other end takes what came when it is free.
+#[derive(Debug)]
+struct Way<M> {
+    flying: VecDeque<Arriving<M>>,
+    came: VecDeque<Arriving<M>>,
+}
+
+impl<M> Way<M> {
+    const fn new() -> Self {
+        Self { flying: VecDeque::new(), came: VecDeque::new() }
+    }
+
+    /// When something happens next, if the ends are busy until these times.
+    fn next(&self, from: u64, to: u64) -> Option<u64> {
+        let flying = self.flying.front().map(|arriving| arriving.at.max(from));
+        let came = self.came.front().map(|arriving| arriving.at.max(to));
+        match (flying, came) {
+            (Some(flying), Some(came)) => Some(flying.min(came)),
+            (flying, came) => flying.or(came),
+        }
+    }
+
+    /// The next message that the other end takes at `now`.
+    fn take(&mut self, now: u64, (from, to): (u64, u64)) -> Option<(u32, M)> {
+        while from <= now && self.flying.front().is_some_and(|arriving| arriving.at <= now) {
+            self.came.extend(self.flying.pop_front());
+        }
+        if to > now {
+            return None;
+        }
+        self.came.pop_front().map(|arriving| (arriving.tp, arriving.message))
+    }
+}
+
 /// One link with a rate and a delay, a way back with a delay alone.
 #[derive(Debug)]
 pub(super) struct PathLink {
-    forward: VecDeque<Arriving<Forward>>,
+    forward: Way<Forward>,
     /// Packets that others overtake: time, number, and the packet by number.
     late: BinaryHeap<(Reverse<u64>, Reverse<usize>)>,
     late_packets: Vec<(u32, Forward)>,
-    back: VecDeque<Arriving<Back>>,
+    back: Way<Back>,
     delay_ps: u64,
     packet_ps: u64,
     packet_bytes: u64,
@@ -61,10 +96,10 @@ impl PathLink {
     /// A free link with this one-way delay, on which a packet of `packet_bytes` takes `packet_ps`.
     pub(super) const fn new(delay_ps: u64, packet_bytes: u64, packet_ps: u64) -> Self {
         Self {
-            forward: VecDeque::new(),
+            forward: Way::new(),
             late: BinaryHeap::new(),
             late_packets: Vec::new(),
-            back: VecDeque::new(),
+            back: Way::new(),
             delay_ps,
             packet_ps,
             packet_bytes,
@@ -83,12 +118,10 @@ impl PathLink {
         self.wire_bytes
     }
 
-    /// When and where the next message is taken; the sender takes none before the first time, the receiver none before
-    /// the second.
+    /// When and where something happens next, if sender and receiver are busy until these times.
     pub(super) fn next(&self, (sender, receiver): (u64, u64)) -> Option<(u64, LinkEnd)> {
-        let back = self.back.front().map(|arriving| (arriving.at.max(sender), LinkEnd::Back));
-        let forward = self.forward.front();
-        let forward = forward.map(|arriving| (arriving.at.max(receiver), LinkEnd::Forward));
+        let back = self.back.next(receiver, sender).map(|at| (at, LinkEnd::Back));
+        let forward = self.forward.next(sender, receiver).map(|at| (at, LinkEnd::Forward));
         let late = self.late.peek();
         let late = late.map(|(Reverse(at), _)| ((*at).max(receiver), LinkEnd::Late));
         let first = |a: Option<(u64, LinkEnd)>, b: Option<(u64, LinkEnd)>| match (a, b) {
@@ -98,14 +131,18 @@ impl PathLink {
         first(first(back, forward), late)
     }
 
-    /// The next message of the way back.
-    pub(super) fn take_back(&mut self) -> Option<(u32, Back)> {
-        self.back.pop_front().map(|arriving| (arriving.tp, arriving.message))
+    /// The next message of the way back, if the sender is free at `now`.
+    pub(super) fn take_back(
+        &mut self,
+        now: u64,
+        (sender, receiver): (u64, u64),
+    ) -> Option<(u32, Back)> {
+        self.back.take(now, (receiver, sender))
     }
 
-    /// The next message in order.
-    pub(super) fn take_forward(&mut self) -> Option<(u32, Forward)> {
-        self.forward.pop_front().map(|arriving| (arriving.tp, arriving.message))
+    /// The next message in order, if the receiver is free at `now`.
+    pub(super) fn take_forward(&mut self, now: u64, busy: (u64, u64)) -> Option<(u32, Forward)> {
+        self.forward.take(now, busy)
     }
 
     /// The next packet that others overtook.
@@ -126,7 +163,7 @@ impl PathLink {
     pub(super) fn put(&mut self, now: u64, (tp, message): (u32, Forward), bytes: u64, late: u64) {
         let at = self.occupy(now, bytes) + self.delay_ps;
         if late == 0 {
-            self.forward.push_back(Arriving { at, tp, message });
+            self.forward.flying.push_back(Arriving { at, tp, message });
             return;
         }
         let number = self.late_packets.len();
@@ -136,6 +173,6 @@ impl PathLink {
 
     /// Puts a message on the way back.
     pub(super) fn put_back(&mut self, now: u64, tp: u32, message: Back) {
-        self.back.push_back(Arriving { at: now + self.delay_ps, tp, message });
+        self.back.flying.push_back(Arriving { at: now + self.delay_ps, tp, message });
     }
 }

@@ -262,7 +262,10 @@ fn messages_take_the_link_one_after_the_other() {
     assert_eq!(link.occupy(50, 500), 70, "lost, and on the link nevertheless");
     let mut arrived = Vec::new();
     while let Some((at, end)) = link.next((0, 0)) {
-        let taken = if end == LinkEnd::Late { link.take_late() } else { link.take_forward() };
+        let taken = match end {
+            LinkEnd::Late => link.take_late(),
+            _ => link.take_forward(at, (0, 0)),
+        };
         arrived.push((at, taken.expect("it arrives").0));
     }
     assert_eq!(arrived, [(108, 1), (110, 2), (166, 4), (183, 3)]);
@@ -291,9 +294,6 @@ fn the_slower_end_bounds_the_rate() {
         ("receive=2us", 20_000.0),
         ("send=1us,receive=2us", 20_000.0),
         ("send=2us,receive=1us", 20_000.0),
-        ("receive=1us,ack=16us", 20_000.0),
-        // It goes on while the last packets are on their way.
-        ("send=1us,acked=16us", 19_000.0),
     ] {
         let counts = run(&with_costs(costs), 1);
         let over = time_us(&counts) - 1000.0 - least_us;
@@ -305,6 +305,52 @@ fn the_slower_end_bounds_the_rate() {
     let least_us = (10_000 * (cfg.payload + cfg.overhead) * 8) as f64 / 1e4;
     let over = time_us(&run(&cfg, 1)) - 1000.0 - least_us;
     assert!((0.0..50.0).contains(&over), "{over} us more");
+}
+
+/// A receiver that is slower than packets come takes as many as a node does, and acknowledges them once; without costs it
+/// acknowledges each sixteenth.
+#[test]
+fn an_end_takes_what_came_before_it_answers() {
+    let acks = |cfg: &RunCfg| {
+        let (_, events) = traced(cfg, 1);
+        events.iter().filter(|(_, event)| matches!(event, TraceEvent::Ack { .. })).count()
+    };
+    let slow = with_costs("receive=2us");
+    let bytes = slow.payload + slow.overhead;
+    let passes = slow.packets.div_ceil((256 << 10) / bytes);
+    let found = acks(&slow) as u64;
+    assert!((passes..passes + 20).contains(&found), "{found} for {passes} passes");
+    assert!(acks(&RunCfg { cpu: None, ..slow }) as u64 >= slow.packets / 16);
+}
+
+/// Packets that go again cost the sender more, and those behind a gap the receiver.
+#[test]
+fn losses_cost_both_ends() {
+    let loss = LossCfg::parse("iid:0.05").expect("a model");
+    let cfg =
+        |costs: &str| RunCfg { loss, packets: 5000, expected_loss: None, ..with_costs(costs) };
+    let free = run(&cfg("send=1us,receive=1us"), 2);
+    let again = free.transmissions - 5000;
+    assert!(again > 200 && free.repairs == 0, "{free:?}");
+    let more = time_us(&run(&cfg("send=1us,again=10us,receive=1us"), 2)) - time_us(&free);
+    // 250 in the mean; copies at the end cost nothing while the sender waits.
+    assert!((2300.0..3800.0).contains(&more), "{more} us more for {again} packets");
+    // Some 1,000 packets are on their way there and back.
+    let more = time_us(&run(&cfg("send=1us,flight=500ns,receive=1us"), 2)) - time_us(&free);
+    assert!((1000.0..5000.0).contains(&more), "{more} us more for 5000 packets");
+    // With a loss in each 20 us of a round trip of 1 ms nearly all packets come behind a gap.
+    let more = time_us(&run(&cfg("send=1us,receive=1us,kept=1us"), 2)) - time_us(&free);
+    assert!((4000.0..5200.0).contains(&more), "{more} us more for 5000 packets");
+}
+
+/// The first message takes as much longer as a TP takes to open.
+#[test]
+fn a_tp_is_opened_before_its_first_packet() {
+    let later = RunCfg { messages: 2, setup_ps: 15 * MS, ..cfg() };
+    let (plain, later) = (run(&RunCfg { setup_ps: 0, ..later }, 1), run(&later, 1));
+    let more = later.completions_s[0] - plain.completions_s[0];
+    assert!((more - 0.015).abs() < 1e-9, "{more} s");
+    assert_eq!(later.completions_s[1], plain.completions_s[1]);
 }
 
 /// What repair packets cost, by the packets that they cover, and those that they bring back.
