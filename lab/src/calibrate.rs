@@ -15,6 +15,7 @@ use urma_mem::gf256::add_scaled;
 
 use self::flow::{FlowCfg, MeasuredFlow, OpenNode, flow};
 use crate::clock::Stopwatch;
+use crate::stats::middle;
 use crate::wan::cpu::CpuCosts;
 
 /// Why nothing could be measured.
@@ -47,63 +48,77 @@ pub struct Calibrated {
     pub payload: u64,
 }
 
-/// Links of the flows: one in which all packets come in order; one in which most wait behind a gap; one with so many packets on
+/// Links of the flows with their round trips in s: one in which all packets come in order; one in which most wait behind a gap; one with so many packets on
 /// it that they leave the caches. The round trip of the second is longer than the time between two losses, and shorter than one
 /// whose tails are protected by repair packets.
-const LINKS: [&str; 3] = ["delay=200us,seed=1", "delay=200us,loss=1%,seed=1", "delay=5ms,seed=1"];
-/// Round trips of the first and the third, in s.
-const RTTS_S: [f64; 2] = [400e-6, 10e-3];
+const LINKS: [(&str, f64); 3] = [
+    ("delay=200us,seed=1", 400e-6),
+    ("delay=200us,loss=1%,seed=1", 400e-6),
+    ("delay=5ms,seed=1", 10e-3),
+];
 /// Packets of a group of the repair code.
 const GROUP: usize = 200;
 
-/// Least times of the ends for a packet, in ns, and most packets on the path in the mean.
+/// Times of the ends for a packet, in ns, and the parts of the packets of one flow.
 #[derive(Clone, Copy, Debug)]
-struct Least {
+struct FlowCosts {
     sender: f64,
     receiver: f64,
+    again: f64,
+    beyond_gap: f64,
+    /// Thousands of packets on the path in the mean.
     on_path: f64,
+}
+
+impl FlowCosts {
+    fn of(flow: &MeasuredFlow, rtt_s: f64) -> Self {
+        let packets = flow.packets.max(1) as f64;
+        Self {
+            sender: flow.sender_ns / packets,
+            receiver: flow.receiver_ns / packets,
+            again: flow.again as f64 / packets,
+            beyond_gap: flow.beyond_gap as f64 / packets,
+            on_path: packets * rtt_s / flow.took_s / 1000.0,
+        }
+    }
 }
 
 /// Measures this machine by flows between two nodes that `open` opens.
 pub fn measure(plan: &CalibratePlan, open: OpenNode<'_>) -> Result<Calibrated, CalibrateError> {
-    let none = Least { sender: f64::INFINITY, receiver: f64::INFINITY, on_path: 0.0 };
-    let (mut least, mut last) = ([none; LINKS.len()], [None; LINKS.len()]);
-    let mut code = f64::INFINITY;
+    let (mut rounds, mut payload, mut code) = (Vec::new(), 0, f64::INFINITY);
     for _ in 0..plan.rounds.max(1) {
-        for (at, faults) in LINKS.into_iter().enumerate() {
+        let run = |(faults, rtt_s): (&str, f64)| {
             let found = flow(&FlowCfg { mtu: plan.mtu, faults, messages: plan.messages }, open)?;
-            let packets = found.packets as f64;
-            let [calm_s, long_s] = RTTS_S;
-            let rtt_s = if at == LONG { long_s } else { calm_s };
-            let least = &mut least[at];
-            least.sender = least.sender.min(found.sender_ns / packets);
-            least.receiver = least.receiver.min(found.receiver_ns / packets);
-            least.on_path = least.on_path.max(packets * rtt_s / found.took_s);
-            last[at] = Some(found);
-        }
-        code = code.min(code_ns(last[0].map_or(0, |flow| flow.payload())));
+            Ok((found.payload(), FlowCosts::of(&found, rtt_s)))
+        };
+        let [calm, lossy, long] = LINKS.map(run);
+        let ((found, calm), (_, lossy), (_, long)) = (calm?, lossy?, long?);
+        payload = found;
+        rounds.push([calm, lossy, long]);
+        code = code.min(code_ns(payload));
     }
-    let [Some(calm), Some(lossy), _] = last else {
-        return Err(CalibrateError { what: "measuring", why: "there was no round".to_owned() });
-    };
-    Ok(Calibrated { costs: costs(least, &lossy, code), payload: calm.payload() })
+    Ok(Calibrated { costs: costs(&rounds, code), payload })
 }
 
-/// The flow with many packets on the path.
-const LONG: usize = 2;
-
-/// What the ends take for a packet of a path without loss; what more for one that is sent while many are on the path, that is
-/// sent again or kept.
-fn costs([calm, lossy, long]: [Least; 3], flow: &MeasuredFlow, code_ns: f64) -> CpuCosts {
-    let part = |count: u64| count as f64 / flow.packets.max(1) as f64;
-    let (again, beyond_gap) = (part(flow.again), part(flow.beyond_gap));
-    let over = |ns: f64, part: f64| if part > 0.0 { (ns / part).max(0.0) } else { 0.0 };
+/// What the ends take for a packet of a path without loss: the least, since other processes only add to it. What one costs more
+/// that is sent while many are on the path, that is sent again or kept: the middle of the rounds, since it is a difference
+/// of two times, each of which others add to.
+fn costs(rounds: &[[FlowCosts; 3]], code_ns: f64) -> CpuCosts {
+    let least = |time: fn(&FlowCosts) -> f64| {
+        rounds.iter().map(|[calm, ..]| time(calm)).fold(f64::INFINITY, f64::min)
+    };
+    let more = |of: fn(&[FlowCosts; 3]) -> (f64, f64)| {
+        let each = rounds.iter().map(of).filter(|(_, part)| *part > 0.0);
+        let mut each: Vec<f64> = each.map(|(ns, part)| ns / part).collect();
+        each.sort_by(f64::total_cmp);
+        if each.is_empty() { 0.0 } else { middle(&each).max(0.0) }
+    };
     let [send, flight, again, receive, kept, code] = [
-        calm.sender,
-        over(long.sender - calm.sender, (long.on_path - calm.on_path) / 1000.0),
-        over(lossy.sender - calm.sender * (1.0 + again), again),
-        calm.receiver,
-        over(lossy.receiver - calm.receiver, beyond_gap),
+        least(|calm| calm.sender),
+        more(|[calm, _, long]| (long.sender - calm.sender, long.on_path - calm.on_path)),
+        more(|[calm, lossy, _]| (lossy.sender - calm.sender * (1.0 + lossy.again), lossy.again)),
+        least(|calm| calm.receiver),
+        more(|[calm, lossy, _]| (lossy.receiver - calm.receiver, lossy.beyond_gap)),
         code_ns,
     ]
     .map(ps);
@@ -143,29 +158,46 @@ fn code_ns(payload: u64) -> f64 {
 mod tests {
     use super::*;
 
+    fn flow_costs(sender: f64, receiver: f64, parts: [f64; 3]) -> FlowCosts {
+        let [again, beyond_gap, on_path] = parts;
+        FlowCosts { sender, receiver, again, beyond_gap, on_path }
+    }
+
     #[test]
     fn costs_are_those_counted_by_hand() {
+        let calm = flow_costs(700.0, 600.0, [0.0, 0.0, 0.5]);
+        // 1,010 packets of 700 ns and 10 us for each of ten; 600 ns and 90 for each second one.
+        let lossy = flow_costs(807.0, 645.0, [0.01, 0.5, 0.4]);
+        // 200 ns for 4,000 packets more.
+        let long = flow_costs(900.0, 500.0, [0.0, 0.0, 4.5]);
+        let wanted = "send=700ns,flight=50ns,again=10000ns,receive=600ns,kept=90ns,repair=40ns,repaired=40ns";
+        assert_eq!(costs(&[[calm, lossy, long]], 40.0).to_string(), wanted);
+        // Of rounds that others disturbed the least times count, and what is between the greatest and the least difference.
+        let slower = flow_costs(750.0, 640.0, [0.0, 0.0, 0.5]);
+        let slow = flow_costs(1800.0, 1645.0, [0.01, 0.5, 0.4]);
+        let quick = flow_costs(700.0, 600.0, [0.01, 0.5, 0.4]);
+        let rounds = [[slower, slow, slow], [calm, lossy, long], [slower, quick, calm]];
+        assert_eq!(costs(&rounds, 40.0).to_string(), wanted);
+        // What another process disturbs is no gain of losses.
+        let found = costs(&[[lossy, calm, calm]], 40.0);
+        assert_eq!((found.flight, found.again, found.kept), (0, 0, 0));
+    }
+
+    #[test]
+    fn parts_are_those_of_the_flow() {
         let flow = MeasuredFlow {
             messages: 10,
             packets: 1000,
             beyond_gap: 500,
             again: 10,
-            sender_ns: 0.0,
-            receiver_ns: 0.0,
-            took_s: 0.0,
+            sender_ns: 700_000.0,
+            receiver_ns: 600_000.0,
+            took_s: 0.002,
         };
-        let calm = Least { sender: 700.0, receiver: 600.0, on_path: 500.0 };
-        // 1,010 packets of 700 ns and 10 us for each of ten; 600 ns and 90 for each second one.
-        let lossy = Least { sender: 807.0, receiver: 645.0, on_path: 400.0 };
-        // 200 ns for 4,000 packets more.
-        let long = Least { sender: 900.0, receiver: 500.0, on_path: 4500.0 };
-        let found = costs([calm, lossy, long], &flow, 40.0);
-        let wanted = "send=700ns,flight=50ns,again=10000ns,receive=600ns,kept=90ns,repair=40ns,repaired=40ns";
-        assert_eq!(found.to_string(), wanted);
+        let FlowCosts { sender, receiver, again, beyond_gap, on_path } = FlowCosts::of(&flow, 0.01);
+        assert_eq!((sender, receiver, again, beyond_gap), (700.0, 600.0, 0.01, 0.5));
+        assert!((on_path - 5.0).abs() < 1e-9, "{on_path}");
         assert_eq!(flow.payload(), 656);
-        // What another process disturbs is no gain of losses.
-        let found = costs([lossy, calm, calm], &flow, 40.0);
-        assert_eq!((found.flight, found.again, found.kept), (0, 0, 0));
     }
 
     #[test]
