@@ -17,9 +17,9 @@ const MESSAGES: u32 = 1000;
 /// The best of so many flows counts.
 const ROUNDS: u32 = 3;
 /// How much slower a flow may be than the model, whose ends have a processor each.
-const SLOWER: f64 = 8.0;
-/// How much faster: the costs were measured a moment before.
-const FASTER: f64 = 2.0;
+const SLOWER: f64 = 20.0;
+/// How much faster: the costs were measured a moment before, when others may have had more of the caches.
+const FASTER: f64 = 4.0;
 
 #[test]
 fn two_paths_take_what_the_model_says_with_the_costs_of_this_machine() -> Result<(), Box<dyn Error>>
