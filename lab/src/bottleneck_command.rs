@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 use lab::units::GridError;
 use lab::wan::bottleneck::grid::{BottleneckCell, BottleneckText};
+use lab::wan::bottleneck::picture;
 use lab::wan::bottleneck::results::{self, BottleneckResult, run_bottlenecks};
 use lab::wan::cell::Seeds;
 use serde_json::json;
@@ -90,7 +91,10 @@ pub(crate) fn run(
     }
     running.end(|| {
         let hash = results::hash(&all);
-        let files = vec![("cells.csv".to_owned(), results::csv(&all))];
+        let mut files = vec![("cells.csv".to_owned(), results::csv(&all))];
+        for (number, result) in all.iter().enumerate() {
+            files.push((format!("flows-{}.svg", number + 1), picture::of(result)?));
+        }
         let count = all.len();
         let json = json!({ "schema": "urma-lab/1", "kind": "grid", "cells": count, "hash": hash });
         Ok(SweepEnd { files, json: Some(json), text: format!("hash {hash}") })

@@ -4,6 +4,7 @@
 //! - gives: shares, losses and waits. must not: control the stack's own flows (that is `urma-recovery`'s).
 
 pub mod grid;
+pub mod picture;
 pub mod results;
 pub mod rival;
 pub mod world;
