@@ -1,5 +1,6 @@
 //! Senders that share a router's queue, in virtual time: fairness, use of the link, length of the queue, losses.
 
+use lab::wan::bottleneck::rival::RivalKind;
 use lab::wan::bottleneck::world::{Bottleneck, BottleneckWorld, FlowCounts, SharingOutcome};
 use lab::wan::loss::LossCfg;
 use urma_recovery::{CongestionChoice, Recovery};
@@ -151,6 +152,40 @@ fn losses_by_congestion_make_no_flow_send_more() {
         assert!(sent < 110_000, "{queue}: {sent} sent in 10 s, {}", brief(&outcome));
         assert!(repairs > 0 && repairs < 3000, "{queue}: {repairs} repairs, {}", brief(&outcome));
     }
+}
+
+/// One flow of ours beside one of others, from 40 s on: between half and one and a half of an equal part, as nodes are set up.
+#[test]
+fn a_flow_has_its_part_beside_one_of_cubic_or_bbr() {
+    // BBR's first version takes most of a queue below two products from any flow that heeds losses or delays.
+    for (rival, queues, least) in [
+        (RivalKind::Cubic, &[100, 200, 400, 800][..], 0.5),
+        (RivalKind::Bbr, &[400, 800], 0.5),
+        (RivalKind::Bbr, &[200], 0.35),
+    ] {
+        for queue in queues {
+            let cfg = Bottleneck {
+                recovery: Recovery::Knitting { tail_copies: 3 },
+                expected_loss: Some(0.0),
+                rivals: vec![rival],
+                queue: *queue,
+                ..bottleneck(CongestionChoice::default(), 1)
+            };
+            let outcome = between(40, 160, cfg).measure(1);
+            let (share, brief) = (outcome.our_share(), brief(&outcome));
+            assert!((least..=1.5).contains(&share), "{rival:?} {queue}: {share}, {brief}");
+            assert!(outcome.sent_per_received() < 1.02, "{rival:?} {queue}: {brief}");
+        }
+    }
+    // Four flows beside one find out together, and share alike.
+    let four = Bottleneck {
+        recovery: KNIT,
+        rivals: vec![RivalKind::Cubic],
+        ..bottleneck(CongestionChoice::default(), 4)
+    };
+    let outcome = between(40, 160, four).measure(1);
+    assert!((0.5..=1.5).contains(&outcome.our_share()), "{}", brief(&outcome));
+    assert!(outcome.fairness() >= 0.9, "{}", brief(&outcome));
 }
 
 /// Windows, rates and queues of some runs.

@@ -6,6 +6,7 @@
 //! All counts are packets: those of a TP that fills a path have its path MTU, and a window that grows by what is
 //! acknowledged fits packets of any size.
 
+mod contest;
 mod cubic;
 mod delay;
 mod flow;

@@ -70,6 +70,13 @@ impl Cubic {
         }
     }
 
+    /// A window of so many packets in slow start.
+    pub(super) const fn starting_at(window: f64) -> Self {
+        let mut cubic = Self::new();
+        cubic.window = window;
+        cubic
+    }
+
     /// Whether the window grows as in slow start.
     #[must_use]
     pub fn is_in_slow_start(&self) -> bool {

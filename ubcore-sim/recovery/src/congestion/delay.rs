@@ -4,6 +4,7 @@
 
 use udma_abi::Nanos;
 
+use super::contest::{Contest, ContestTurn};
 use super::{
     CongestionControl, PathNews, WINDOW_FIRST, WINDOW_MIN, WINDOW_MOST, interval_ps, number, whole,
 };
@@ -28,6 +29,8 @@ const DRAIN_WINDOW: f64 = 4.0;
 const LOSS_TOLERATED: f64 = 0.078_125;
 /// Above this part the window does not grow.
 const LOSS_GROWS: f64 = 0.0625;
+/// Above this part a short queue is not shared with CUBIC, whose windows of ten packets lose as much.
+const LOSS_CONTEST: f64 = 0.015_625;
 /// Packets over which the part is measured, at least.
 const LOSS_PACKETS: u64 = 128;
 /// Rounds of which each has to show the queue that a round of slow start showed: a busy end makes a round trip long by
@@ -60,6 +63,9 @@ enum DelayPhase {
 /// sqrt(window)` once per round trip, as FAST TCP does (Wei et al., IEEE/ACM Transactions on Networking 14, 2006).
 /// Flows that began in a queue that others made take that for part of the path: now and then all drain theirs at the
 /// same time (as BBR does, Cardwell et al., ACM Queue 14, 2016).
+///
+/// Flows that heed losses alone would leave it little. While the queue shows such the window is CUBIC's, from slow start on,
+/// and every loss counts.
 #[derive(Debug)]
 pub struct Delay {
     window: f64,
@@ -81,6 +87,7 @@ pub struct Delay {
     loss: f64,
     /// When the timer expired first, or the window shrank by that last, since something left the path.
     silent_since: Option<Nanos>,
+    contest: Contest,
 }
 
 impl Default for Delay {
@@ -106,6 +113,7 @@ impl Delay {
             lost: 0,
             loss: 0.0,
             silent_since: None,
+            contest: Contest::new(),
         }
     }
 
@@ -236,6 +244,32 @@ impl Delay {
         self.samples = 0;
     }
 
+    /// Takes the round to its end for the contest, and feedback while there is one; returns whether there is.
+    fn compete(&mut self, news: &PathNews) -> bool {
+        let is_in = self.contest.cubic().is_some();
+        let is_steady = is_in || self.phase == DelayPhase::Steady;
+        let mut turn = ContestTurn::Stays;
+        if news.is_round_over && self.samples > 0 && is_steady {
+            let window = (self.window, self.target(self.window));
+            let window = Some(window).filter(|_| self.loss <= LOSS_CONTEST);
+            turn = self.contest.on_round(news.now, self.round_min, self.tolerance(), window);
+        }
+        match turn {
+            // What it has in the queue leaves it.
+            ContestTurn::Ends => self.window *= number(self.base()) / number(self.round_min),
+            ContestTurn::Stays | ContestTurn::Begins => {
+                if let Some(window) = self.contest.on_news(news) {
+                    self.window = window;
+                }
+            }
+        }
+        if is_in && news.is_round_over {
+            self.round_min = Nanos::MAX;
+            self.samples = 0;
+        }
+        is_in
+    }
+
     fn count_losses(&mut self, news: &PathNews) {
         self.resolved += news.acked + news.lost;
         self.lost += news.lost;
@@ -259,15 +293,19 @@ impl CongestionControl for Delay {
         if news.acked > 0 {
             self.silent_since = None;
         }
-        self.on_slow_start(news);
-        self.count_losses(news);
-        if news.is_round_over {
-            self.on_round(news);
+        if !self.compete(news) {
+            self.on_slow_start(news);
+            self.count_losses(news);
+            if news.is_round_over {
+                self.on_round(news);
+            }
         }
         self.window = self.window.clamp(WINDOW_MIN, WINDOW_MOST);
     }
 
-    fn on_loss(&mut self, _now: Nanos) {}
+    fn on_loss(&mut self, now: Nanos) {
+        self.contest.on_loss(now);
+    }
 
     fn on_timeout(&mut self, now: Nanos) {
         // A single packet that was lost again has no other sign, nor has an end that waits for a processor; more than that
@@ -276,6 +314,7 @@ impl CongestionControl for Delay {
         if now.saturating_sub(since) >= STANDING_NS || now < since {
             self.window = (self.window / 2.0).max(WINDOW_MIN);
             self.silent_since = Some(now);
+            self.contest.end();
         }
         (self.resolved, self.lost) = (0, 0);
     }
@@ -290,6 +329,9 @@ impl CongestionControl for Delay {
     }
 
     fn interval_ps(&self) -> u64 {
+        if let Some(cubic) = self.contest.cubic() {
+            return cubic.interval_ps();
+        }
         let is_slow_start = self.phase == DelayPhase::SlowStart;
         let gain = if is_slow_start { GAIN_SLOW_START } else { GAIN };
         // Of a path whose queue does not stand; an end that waits for a processor makes up for it then.
@@ -300,6 +342,7 @@ impl CongestionControl for Delay {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Cubic;
     use super::*;
 
     const RTT: Nanos = 10_000_000;
@@ -724,6 +767,68 @@ mod tests {
         let at = at(600 + 128 * RTT);
         ends(&mut delay, at, RTT);
         assert_eq!((delay.drained_at, delay.phase), (Some(at.now), DelayPhase::Steady));
+    }
+
+    /// So many rounds of that round-trip time, of which each shows 1,000 packets, `lost` of them lost.
+    fn rounds(delay: &mut Delay, now: &mut Nanos, (count, rtt, lost): (usize, Nanos, u64)) {
+        for _ in 0..count {
+            *now += rtt;
+            let news = PathNews { now: *now, acked: 1000 - lost, lost, ..PathNews::default() };
+            ends(delay, PathNews { flight_max: delay.window(), ..news }, rtt);
+        }
+    }
+
+    /// No queue, and that of a flow of CUBIC: long, cut, long, cut.
+    fn saw(delay: &mut Delay, now: &mut Nanos, lost: u64) {
+        rounds(delay, now, (1, RTT, lost));
+        for rtt in [RTT * 2, RTT * 3 / 2, RTT * 2, RTT * 3 / 2] {
+            rounds(delay, now, (12, rtt, lost));
+        }
+    }
+
+    #[test]
+    fn beside_flows_that_fill_the_queue_the_window_follows_losses() {
+        let (mut delay, mut now) = (steady(100.0, RTT), RTT);
+        saw(&mut delay, &mut now, 0);
+        assert!(delay.contest.cubic().is_some());
+        let window = delay.window;
+        // In slow start; the window does not shrink for the delay.
+        rounds(&mut delay, &mut now, (1, RTT * 2, 0));
+        assert!(delay.window > window && delay.phase == DelayPhase::Steady);
+        let window = delay.window;
+        delay.on_loss(now);
+        rounds(&mut delay, &mut now, (1, RTT * 2, 1));
+        assert!((delay.window / window - 0.7).abs() < 0.01, "{window} {}", delay.window);
+        assert_eq!(delay.interval_ps(), delay.contest.cubic().map_or(0, Cubic::interval_ps));
+        // No cut for half a minute: what it has in a queue of another round trip leaves it.
+        let window = delay.window;
+        while delay.contest.cubic().is_some() {
+            let news = PathNews { now, flight_max: 1, ..PathNews::default() };
+            ends(&mut delay, news, RTT * 2);
+            now += RTT * 2;
+        }
+        assert!(now > 30_000_000_000 && now < 33_000_000_000, "{now}");
+        assert!((delay.window / window - 0.5).abs() < 0.01, "{window} {}", delay.window);
+    }
+
+    #[test]
+    fn where_more_is_lost_than_cubic_bears_nobody_competes() {
+        for (lost, competes) in [(15, true), (17, false)] {
+            let (mut delay, mut now) = (steady(100.0, RTT), RTT);
+            delay.loss = number(lost) / 1000.0;
+            saw(&mut delay, &mut now, lost);
+            assert_eq!(delay.contest.cubic().is_some(), competes, "{lost}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_falls_silent_ends_a_contest() {
+        let (mut delay, mut now) = (steady(100.0, RTT), RTT);
+        saw(&mut delay, &mut now, 0);
+        delay.on_timeout(now);
+        assert!(delay.contest.cubic().is_some(), "one timeout says nothing");
+        delay.on_timeout(now + STANDING_NS);
+        assert!(delay.contest.cubic().is_none());
     }
 
     #[test]

@@ -151,3 +151,60 @@ fn delay_gives_known_answers() {
         ]
     );
 }
+
+/// Windows and intervals after every 48th of 960 rounds: a queue that others fill for 40 rounds and cut at once, the last third
+/// of them without cuts; a loss every 40 rounds.
+#[test]
+fn delay_gives_known_answers_beside_a_saw() {
+    let (mut draw, mut delay, mut now) = (Draw(0x9E37_79B9_7F4A_7C15), Delay::new(), 1_000_000_000);
+    let mut found = Vec::new();
+    for round in 0..960_u64 {
+        let place = if round < 640 { round % 40 } else { 20 };
+        let is_lost = round % 40 == 39;
+        let rtt = 10_000_000 + 4_000_000 + place * 100_000 + draw.below(40_000);
+        if is_lost {
+            delay.on_loss(now);
+        }
+        let window = delay.window();
+        for part in 1..=4 {
+            now += rtt / 4;
+            let is_first = round == 0 && part == 1;
+            delay.on_news(&PathNews {
+                now,
+                acked: window / 4,
+                lost: u64::from(is_lost && part == 4),
+                rtt: Some(if is_first { 10_000_000 } else { rtt }),
+                flight_max: window,
+                is_round_over: part == 4,
+            });
+        }
+        if round % 48 == 47 {
+            found.push((delay.window(), delay.interval_ps()));
+        }
+    }
+    assert_eq!(
+        found,
+        [
+            (11, 1_060_910_702),
+            (9, 1_258_611_008),
+            (9, 1_375_075_653),
+            (43, 312_419_471),
+            (82, 171_681_940),
+            (166, 70_453_434),
+            (213, 57_633_051),
+            (221, 58_354_869),
+            (205, 66_147_024),
+            (172, 82_276_960),
+            (238, 49_007_444),
+            (258, 47_582_380),
+            (249, 51_888_337),
+            (154, 82_660_173),
+            (134, 95_387_820),
+            (123, 103_808_161),
+            (117, 108_948_436),
+            (593, 21_602_745),
+            (2561, 5_004_157),
+            (7846, 1_632_963)
+        ]
+    );
+}
