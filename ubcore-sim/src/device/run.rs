@@ -294,6 +294,10 @@ impl SoftwareDevice {
     /// Whether the step of a queue left something for the shared part.
     #[inline]
     pub(super) fn is_left(&self, left: StepOutcome) -> bool {
+        if left.has(StepOutcome::GATHERED) {
+            // The next poll has to look.
+            self.sign().raise();
+        }
         left.has(StepOutcome::SHARED)
             || left.has(StepOutcome::BUSY) && self.core.tables.moderation.load(Ordering::Relaxed)
     }

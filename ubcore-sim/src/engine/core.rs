@@ -233,7 +233,7 @@ impl DeviceCore {
         if left.has(StepOutcome::FREED) {
             self.restart_later();
         }
-        if left.has(StepOutcome::SHARED) {
+        if left.has(StepOutcome::SHARED) || left.has(StepOutcome::GATHERED) {
             self.list_send(queue);
         }
     }

@@ -136,6 +136,10 @@ pub(super) enum SendState {
     Reset,
 }
 
+/// Outstanding requests of a queue from which on further ones wait for a poll, or until the mailbox is full: with so many
+/// on the way time is saved by fewer and fuller packets, not by an earlier one.
+const GATHERED_FROM: usize = 32;
+
 /// The outstanding requests of a path have different targets.
 const MIXED: u32 = u32::MAX;
 
@@ -164,6 +168,10 @@ impl StepOutcome {
     pub(crate) const BUSY: Self = Self(4);
     /// A completion slot was given back that other send queues wait for.
     pub(crate) const FREED: Self = Self(8);
+
+    /// The shared part has something to do that may wait for the next poll, so that it can go with what is posted
+    /// until then.
+    pub(crate) const GATHERED: Self = Self(32);
 
     /// An entry was not executed; never combined with other bits.
     pub(crate) const NOT_EXECUTED: Self = Self(16);
@@ -206,7 +214,7 @@ enum FrontResult {
     /// The request ended, with its status and the bytes transferred.
     End(CqeStatus, u32),
     /// It was handed over to the shared part, on this path.
-    Handed { tpn: u32 },
+    Handed { tpn: u32, left: StepOutcome },
     /// Something else has to end first.
     Wait,
     /// The byte budget of the step is used up.
@@ -354,8 +362,8 @@ impl SendEngine {
             }
             match self.execute_front(visit, &mut bytes) {
                 FrontResult::End(status, bytes) => self.end_current(visit, status, bytes),
-                FrontResult::Handed { tpn } => {
-                    left |= StepOutcome::SHARED;
+                FrontResult::Handed { tpn, left: handed } => {
+                    left |= handed;
                     self.push_current(visit, tpn);
                 }
                 FrontResult::Wait => return left,
@@ -559,7 +567,9 @@ impl SendEngine {
         path_state.target =
             if path_state.outstanding == 0 || path_state.target == key { key } else { MIXED };
         path_state.outstanding += 1;
-        FrontResult::Handed { tpn: path_state.link.tpn }
+        let is_many = outstanding as usize >= GATHERED_FROM;
+        let left = if is_many { StepOutcome::GATHERED } else { StepOutcome::SHARED };
+        FrontResult::Handed { tpn: path_state.link.tpn, left }
     }
 
     /// Index of the state of the path `tpn`.

@@ -6,7 +6,7 @@ use udma_abi::sqe::SqeTargetKind;
 use udma_abi::{CqeStatus, Opcode, Sqe};
 
 use super::scene::{Scene, scene, scene_of};
-use super::{Bench, on_seg, pair_with};
+use super::{Bench, on_seg, pair, pair_with};
 use crate::context::link::Reach;
 use crate::exchange::PlainStep;
 use crate::share::HALF_RING;
@@ -185,4 +185,40 @@ fn a_peer_whose_ring_holds_nonsense_is_cut_off_by_polls() {
         let _ = is_found(&s.b);
     });
     assert_eq!(s.b.dev.counter(Counter::PeerLied), 1);
+}
+
+/// A request that is behind 32 others on its way goes with the next poll, together with what was posted until then.
+#[test]
+fn many_requests_on_the_way_gather_the_next_ones_for_a_poll() {
+    let mut s = scene_of(pair(), 8, 8);
+    let mut jfc = s.b.jfc(8);
+    let mut target = s.b.jetty(8, &jfc, |_| {});
+    let sge = s.remote.sge(0, 64);
+    (0..200).for_each(|_| s.b.post_recv(&mut target, &[sge]));
+    let sent = |s: &Scene| s.a.dev.counter(Counter::RingRequests);
+    let post = |s: &mut Scene, count: usize| {
+        for _ in 0..count {
+            let (send, pieces) = (message(s, target.id), [s.local.sge(0, 8), s.local.sge(8, 8)]);
+            s.a.post(&mut s.jetty, send, &pieces);
+        }
+    };
+    post(&mut s, 1);
+    finish(&mut s);
+    let first = sent(&s);
+    post(&mut s, 32);
+    assert_eq!(sent(&s) - first, 32, "each at once");
+    assert!(!is_found(&s.a) && s.a.idle.lock().unwrap().holds());
+    post(&mut s, 10);
+    assert_eq!(sent(&s) - first, 32, "more than enough are on the way");
+    assert!(!s.a.idle.lock().unwrap().holds(), "the next poll has to look");
+    assert!(s.a.dev.is_due(s.a.now), "a thread that is about to sleep sees them");
+    assert!(is_found(&s.a));
+    assert_eq!(sent(&s) - first, 42, "a poll takes them all");
+    post(&mut s, 150);
+    let ends = std::iter::from_fn(|| {
+        finish(&mut s);
+        assert!(s.b.poll(&mut jfc).is_none_or(|cqe| cqe.status == CqeStatus::Success));
+        s.a.poll(&mut s.jfc)
+    });
+    assert_eq!(ends.filter(|cqe| cqe.status == CqeStatus::Success).count(), 193);
 }

@@ -34,6 +34,14 @@ pub(super) fn look(cost: PollCost, now: impl Fn() -> Nanos, give_way: impl FnOnc
     })
 }
 
+/// The thread arms, to sleep until a completion: it does not spin, and the time until its next polls is no lost slice.
+pub(super) fn on_arm() {
+    CONTENTION.with(|own| {
+        let Contention { yielded_at, taken, .. } = own.get();
+        own.set(Contention { yielded_at, taken, ..Contention::NONE });
+    });
+}
+
 /// State of one polling thread.
 ///
 /// Empty polls are counted; one in `POLLS_PER_LOOK` reads the clock and decides:
@@ -276,6 +284,21 @@ mod tests {
         for _ in 0..100 {
             assert_eq!(poller.spin(1000, 300), [0, 0]);
             poller.now.set(poller.now.get() + 5_000_000);
+        }
+    }
+
+    /// Of a thread that is woken for each message, each look has a millisecond of sleep and some switches behind it.
+    #[test]
+    fn a_thread_that_arms_between_its_polls_never_gives_way() {
+        let (now, taken) = (Cell::new(1_000_000_000), Cell::new(0));
+        for _ in 0..1000 {
+            on_arm();
+            now.set(now.get() + 3_000_000);
+            taken.set(taken.get() + 1);
+            let mut own = CONTENTION.get();
+            let give = |way| assert_eq!(way, GiveWay::Probe, "it slept a moment ago");
+            own.look(PollCost::Step, || now.get(), give, || taken.get());
+            CONTENTION.set(own);
         }
     }
 

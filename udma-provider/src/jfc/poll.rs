@@ -452,6 +452,7 @@ impl CompletionQueue for PollHalf {
                 .why(format_args!("JFC {} has no JFCE, so no event can be asked for", core.jfcn))
         })?;
         core.driver.check()?;
+        contention::on_arm();
         let visit = core.reader.with_blocking(|reader| {
             if !reader.stash.is_empty() {
                 // The device counts stashed completions as consumed, so the driver raises the event. The arm number

@@ -97,7 +97,7 @@ impl SendEngine {
             match self.execute_front(visit, &mut bytes) {
                 FrontResult::End(status, bytes) => self.end_current(visit, status, bytes),
                 // What follows the placed bytes is the target's part now.
-                FrontResult::Handed { tpn } => self.push_current(visit, tpn),
+                FrontResult::Handed { tpn, .. } => self.push_current(visit, tpn),
                 FrontResult::Wait | FrontResult::More => return,
             }
         }
