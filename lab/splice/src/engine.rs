@@ -13,6 +13,8 @@ mod search;
 mod store;
 mod writer;
 
+use urma_packet::packetizer::Sideband;
+
 use store::PacketStore;
 use writer::SpliceWriter;
 
@@ -221,21 +223,6 @@ pub struct InputBeat<'a> {
     pub mtu_log2: u8,
     /// The `len` bytes, or none at all where only time is modelled.
     pub bytes: &'a [u8],
-}
-
-/// Control data of one packet.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Sideband {
-    /// Name of the request.
-    pub tag: u32,
-    /// Number of the packet in its message, from 0.
-    pub index: u32,
-    /// Payload bytes, at most the MTU.
-    pub len: u32,
-    /// The first packet of its message.
-    pub first: bool,
-    /// The last packet of its message.
-    pub last: bool,
 }
 
 /// A beat of a packet that leaves.

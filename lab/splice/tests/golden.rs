@@ -5,10 +5,13 @@
 #![expect(clippy::cast_possible_truncation, reason = "numbers of the golden file are small")]
 #![expect(clippy::tests_outside_test_module, reason = "an integration test")]
 
+use std::convert::Infallible;
+
 use serde_json::Value;
+use urma_packet::packetizer::{Packetizer, splice};
 use urma_splice::run::drive::{Disturbance, EngineRun, RunEnd, ScheduledPacket};
 use urma_splice::run::messages::{HostPiece, LengthMix, PieceMessage};
-use urma_splice::{Engine, EngineConfig, EngineScheme, InputBeat, Packetizer, TooLong};
+use urma_splice::{Engine, EngineConfig, EngineScheme, InputBeat, TooLong};
 
 fn golden() -> Value {
     serde_json::from_str(include_str!("golden/packet_engine.json")).expect("JSON")
@@ -126,12 +129,23 @@ fn packetized(messages: &[PieceMessage]) -> Vec<(u64, u64, bool, bool, String)> 
             pieces.push(now);
             rest = later;
         }
-        let mut packetizer =
-            Packetizer::begin(&pieces, 1 << message.mtu_log2, number as u32).expect("an MTU");
-        let mut buf = vec![0; 8192];
-        while let Some(s) = packetizer.next(&mut buf) {
-            let crc = format!("{:08x}", crc32fast::hash(&buf[..s.len as usize]));
+        let (mut packetizer, len) = (Packetizer::default(), bytes.len() as u32);
+        loop {
+            let s = packetizer.next_packet((number as u32, len), 1 << message.mtu_log2);
+            let mut buf = vec![0; s.len as usize];
+            let sizes = pieces.iter().map(|piece| (*piece, piece.len() as u32));
+            let joined =
+                splice(sizes, (packetizer.done().into(), buf.len()), |piece, at, to, n| {
+                    buf[to..to + n].copy_from_slice(&piece[at..at + n]);
+                    Ok::<(), Infallible>(())
+                });
+            assert_eq!(joined, Ok(buf.len()), "the pieces have all bytes");
+            let crc = format!("{:08x}", crc32fast::hash(&buf));
             packets.push((u64::from(s.tag), u64::from(s.len), s.first, s.last, crc));
+            packetizer.take(&s);
+            if s.last {
+                break;
+            }
         }
     }
     packets

@@ -20,6 +20,7 @@ mod codec;
 pub mod frame;
 mod icrc;
 mod num;
+pub mod packetizer;
 pub mod roce;
 mod ub;
 

@@ -3,7 +3,7 @@
 //! - owns: the values that both sides agree on outside the wire, and their ranges; the questions about memory.
 //! - must not: say where bytes lie; a *place* is the number of the memory's owner.
 
-use urma_packet::{Psn, Tpn};
+use urma_packet::{Psn, Tpn, packetizer::Packetizer};
 
 use crate::RcTime;
 
@@ -102,9 +102,9 @@ impl RcCfg {
         len.div_ceil(mtu).max(1)
     }
 
-    /// Offset of a message's packet in bytes, the `index`-th from 0.
-    pub(crate) fn offset(&self, index: u32) -> u32 {
-        u32::try_from(self.path_mtu).unwrap_or(u32::MAX).saturating_mul(index)
+    /// A message whose next packet is the `index`-th from 0.
+    pub(crate) fn cut_at(&self, index: u32) -> Packetizer {
+        Packetizer::at(index, u32::try_from(self.path_mtu).unwrap_or(u32::MAX))
     }
 }
 

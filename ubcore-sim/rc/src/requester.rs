@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use urma_packet::roce::{
     AtomicEth, Ieth, ImmDt, Reth, RoceExt, RoceHeader, RocePacket, Syndrome, rc,
 };
-use urma_packet::{Bth, Congestion, Psn, ResponseStatus};
+use urma_packet::{Bth, Congestion, Psn, ResponseStatus, packetizer::Sideband};
 
 use crate::cfg::{MESSAGE_MAX, PSNS_MAX, RNR_UNLIMITED};
 use crate::request::{MessageKind, RcSegment, RcTail};
@@ -34,6 +34,12 @@ impl RcPosted {
 
     fn has_response(&self) -> bool {
         self.request.operation.has_response()
+    }
+
+    /// The packet of the message with this PSN, and the offset of its payload in bytes.
+    fn packet_at(&self, cfg: &RcCfg, psn: Psn) -> (u32, Sideband) {
+        let cut = cfg.cut_at(psn.distance_from(self.first).unsigned_abs());
+        (cut.done(), cut.next_packet((self.first.value(), self.request.len), cfg.path_mtu))
     }
 }
 
@@ -339,12 +345,10 @@ impl RcRequester {
     ) -> Result<(), RcStatus> {
         let bth = &packet.header.bth;
         let Some(posted) = self.index_of(bth.psn).map(|at| self.queue[at]) else { return Ok(()) };
-        let offset = cfg.offset(bth.psn.distance_from(posted.first).unsigned_abs());
-        let is_last = bth.psn.plus(1) == posted.end();
+        let (offset, want) = posted.packet_at(cfg, bth.psn);
         let has_end = matches!(bth.opcode, rc::READ_RESPONSE_LAST | rc::READ_RESPONSE_ONLY);
-        let len = payload_len(cfg, posted.request.len, offset);
         let is_read = matches!(posted.request.operation, RcOperation::Read(_));
-        if !is_read || has_end != is_last || packet.payload.len() != len {
+        if !is_read || has_end != want.last || packet.payload.len() != want.len as usize {
             to.counts.malformed += 1;
             return Ok(());
         }
@@ -353,10 +357,10 @@ impl RcRequester {
             // An earlier response is missing.
             return self.repeat();
         }
-        if len > 0 && !memory.store(posted.request.place + u64::from(offset), packet.payload) {
+        if want.len > 0 && !memory.store(posted.request.place + u64::from(offset), packet.payload) {
             return Err(RcStatus::LocalProtection);
         }
-        if is_last {
+        if want.last {
             self.finish(None, to);
         } else {
             self.acked = bth.psn.plus(1);
@@ -418,12 +422,6 @@ pub(crate) struct RcProgress<'a> {
     pub(crate) counts: &'a mut RcCounts,
 }
 
-/// Payload bytes of a message's packet at `offset`.
-fn payload_len(cfg: &RcCfg, message: u32, offset: u32) -> usize {
-    let left = message.saturating_sub(offset);
-    usize::try_from(left).unwrap_or(usize::MAX).min(cfg.path_mtu)
-}
-
 /// The BTH of a packet to the peer.
 pub(crate) fn bth(cfg: &RcCfg, opcode: u8, psn: Psn) -> Bth {
     Bth {
@@ -444,8 +442,7 @@ pub(crate) fn bth(cfg: &RcCfg, opcode: u8, psn: Psn) -> Bth {
 /// The packet of a request with this PSN.
 fn packet_of(cfg: &RcCfg, posted: &RcPosted, psn: Psn, ack_req: bool) -> RcPacket {
     let request = &posted.request;
-    let offset = cfg.offset(psn.distance_from(posted.first).unsigned_abs());
-    let is_last = psn.plus(1) == posted.end();
+    let (offset, packet) = posted.packet_at(cfg, psn);
     let (kind, remote, tail, imm) = match request.operation {
         RcOperation::Send => (MessageKind::Send, None, RcTail::Plain, 0),
         RcOperation::SendImm(imm) => (MessageKind::Send, None, RcTail::Imm, imm),
@@ -457,16 +454,16 @@ fn packet_of(cfg: &RcCfg, posted: &RcPosted, psn: Psn, ack_req: bool) -> RcPacke
             return atomic_packet(cfg, request, remote, atomic, psn);
         }
     };
-    let place = RcSegment { kind, is_first: psn == posted.first, last: is_last.then_some(tail) };
+    let place = RcSegment { kind, is_first: packet.first, last: packet.last.then_some(tail) };
     let mut ext = RoceExt::default();
     if let Some(remote) = remote.filter(|_| place.is_first) {
         ext.reth = Some(Reth { va: remote.va, rkey: remote.rkey, dma_len: request.len });
     }
     ext.imm = (place.last == Some(RcTail::Imm)).then_some(ImmDt { value: imm });
     ext.ieth = (place.last == Some(RcTail::Invalidate)).then_some(Ieth { rkey: imm });
-    let solicited = is_last && request.solicited;
+    let solicited = packet.last && request.solicited;
     let bth = Bth { ack_req, solicited, ..bth(cfg, place.opcode(), psn) };
-    let len = payload_len(cfg, request.len, offset);
+    let len = packet.len as usize;
     RcPacket { header: RoceHeader { bth, ext }, place: request.place + u64::from(offset), len }
 }
 

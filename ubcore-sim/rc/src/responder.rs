@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 
 use urma_packet::Psn;
+use urma_packet::packetizer::Packetizer;
 use urma_packet::roce::{Aeth, AtomicAckEth, Reth, RoceExt, RoceHeader, RocePacket, Syndrome, rc};
 
 use crate::cfg::MESSAGE_MAX;
@@ -66,8 +67,8 @@ struct ReadAnswer {
     first: Psn,
     remote: RcRemote,
     len: u32,
-    /// Bytes that were sent, or that the peer has.
-    done: u32,
+    /// What was sent, or the peer has.
+    cut: Packetizer,
     /// Whether a packet was sent.
     is_started: bool,
     msn: u32,
@@ -360,7 +361,8 @@ impl RcResponder {
         let count = cfg.packets(len);
         self.save(cfg, Saved { first: psn, count, result: SavedResult::Read { remote, len } });
         let msn = self.msn;
-        let answer = ReadAnswer { first: psn, remote, len, done: 0, is_started: false, msn };
+        let cut = Packetizer::default();
+        let answer = ReadAnswer { first: psn, remote, len, cut, is_started: false, msn };
         self.answers.push_back(RcAnswer::Read(answer));
         self.expected = psn.plus(count);
         self.unacknowledged = 0;
@@ -406,7 +408,8 @@ impl RcResponder {
         let ext = &packet.header.ext;
         match (saved.result, ext.reth) {
             (SavedResult::Read { remote, len }, Some(reth)) => {
-                let offset = cfg.offset(bth.psn.distance_from(saved.first).unsigned_abs());
+                let cut = cfg.cut_at(bth.psn.distance_from(saved.first).unsigned_abs());
+                let offset = cut.done();
                 let wanted = RcRemote { va: reth.va, rkey: reth.rkey };
                 let rest = RcRemote { va: remote.va.wrapping_add(offset.into()), ..remote };
                 // Another range could be memory that the peer may not read.
@@ -418,8 +421,7 @@ impl RcResponder {
                     |answer| !matches!(answer, RcAnswer::Read(read) if saved.first == read.first),
                 );
                 let (first, msn) = (saved.first, self.msn);
-                let answer =
-                    ReadAnswer { first, remote, len, done: offset, is_started: false, msn };
+                let answer = ReadAnswer { first, remote, len, cut, is_started: false, msn };
                 self.answers.push_back(RcAnswer::Read(answer));
             }
             (SavedResult::Atomic { original }, None) if ext.atomic.is_some() => {
@@ -492,11 +494,10 @@ impl RcResponder {
         memory: &dyn RcMemory,
         counts: &mut RcCounts,
     ) -> Option<(RcPacket, Result<(), RcStatus>)> {
-        let mtu = u32::try_from(cfg.path_mtu).unwrap_or(u32::MAX);
-        let here = (read.len - read.done).min(mtu);
-        let psn = read.first.plus(read.done / mtu);
-        let at = read.remote.va.wrapping_add(read.done.into());
-        let found = match here {
+        let out = read.cut.next_packet((read.first.value(), read.len), cfg.path_mtu);
+        let psn = read.first.plus(out.index);
+        let at = read.remote.va.wrapping_add(read.cut.done().into());
+        let found = match out.len {
             0 => Some(0),
             here => memory.resolve(read.remote.rkey, at, here, RcAccess::Read),
         };
@@ -506,24 +507,24 @@ impl RcResponder {
             let (refusal, _) = self.poll(cfg, memory, counts)?;
             return Some((refusal, Err(RcStatus::RemoteAccess)));
         };
-        let is_last = read.done + here == read.len;
         // After a repeat the first packet of the rest has an AETH, wherever it lies in the READ.
-        let opcode = match (read.is_started, is_last) {
+        let opcode = match (read.is_started, out.last) {
             (false, true) => rc::READ_RESPONSE_ONLY,
             (false, false) => rc::READ_RESPONSE_FIRST,
             (true, false) => rc::READ_RESPONSE_MIDDLE,
             (true, true) => rc::READ_RESPONSE_LAST,
         };
         let aeth = Aeth { syndrome: Syndrome::Ack { credit: NO_CREDITS }, msn: read.msn };
-        let aeth = (!read.is_started || is_last).then_some(aeth);
+        let aeth = (!read.is_started || out.last).then_some(aeth);
         let ext = RoceExt { aeth, ..RoceExt::default() };
         self.answers.pop_front();
-        if !is_last {
-            let rest = ReadAnswer { done: read.done + here, is_started: true, ..read };
+        if !out.last {
+            let mut rest = ReadAnswer { is_started: true, ..read };
+            rest.cut.take(&out);
             self.answers.push_front(RcAnswer::Read(rest));
         }
         let header = RoceHeader { bth: bth(cfg, opcode, psn), ext };
-        let len = usize::try_from(here).unwrap_or(usize::MAX);
+        let len = out.len as usize;
         Some((RcPacket { header, place, len }, Ok(())))
     }
 

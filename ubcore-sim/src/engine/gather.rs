@@ -11,6 +11,7 @@ use udma_abi::{
 };
 use urma_mem::procvm::ProcessMemory;
 use urma_mem::{CopyOrder, Region};
+use urma_packet::packetizer::splice;
 
 use crate::context::segment::{LocalSegment, SegmentCache, SegmentTable};
 
@@ -168,27 +169,13 @@ fn each(
     span: MessageSpan,
     mut f: impl FnMut(&LocalSegment, usize, usize, usize) -> Option<()>,
 ) -> Result<(), CqeStatus> {
-    let mut skip = span.at;
-    let mut done = 0;
-    for sge in list(sges) {
-        if done == span.len {
-            break;
-        }
-        let len = u64::from(sge.len);
-        if skip >= len {
-            skip -= len;
-            continue;
-        }
+    let pieces = list(sges).map(|sge| (sge, sge.len));
+    let done = splice(pieces, (span.at, span.len), |sge, from, done, take| {
         let segment =
             segments.cache.find(segments.table, sge.token_id).ok_or(CqeStatus::LocAccess)?;
-        let offset = segment.offset_of(sge.va, len).ok_or(CqeStatus::LocAccess)?;
-        // Both fit: the piece was checked against the segment's bounds.
-        let skip_here = usize::try_from(skip).map_err(|_| CqeStatus::LocLen)?;
-        let take = (sge.len as usize - skip_here).min(span.len - done);
-        f(segment, offset + skip_here, done, take).ok_or(CqeStatus::LocAccess)?;
-        done += take;
-        skip = 0;
-    }
+        let offset = segment.offset_of(sge.va, sge.len.into()).ok_or(CqeStatus::LocAccess)?;
+        f(segment, offset + from, done, take).ok_or(CqeStatus::LocAccess)
+    })?;
     if done == span.len { Ok(()) } else { Err(CqeStatus::LocLen) }
 }
 

@@ -9,10 +9,11 @@
 
 use std::collections::VecDeque;
 
+use urma_packet::packetizer::Sideband;
+
 use super::{PacketEntry, WriteRoom};
 use crate::config::SpliceFaults;
 use crate::config::{EngineConfig, EngineScheme};
-use crate::engine::Sideband;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) enum BankState {

@@ -4,11 +4,10 @@
 
 use std::collections::VecDeque;
 
+use urma_packet::packetizer::Sideband;
+
 use super::{PacketEntry, WriteRoom, banks::Banks};
-use crate::{
-    config::{EngineConfig, EngineScheme, SpliceFaults},
-    engine::Sideband,
-};
+use crate::config::{EngineConfig, EngineScheme, SpliceFaults};
 
 /// Both FIFOs of scheme 3.
 #[derive(Clone, Debug)]

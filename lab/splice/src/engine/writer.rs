@@ -7,13 +7,15 @@
     reason = "counts are bounded by 65536 beats and packets of 8 KiB"
 )]
 
+use urma_packet::packetizer::Sideband;
+
 use super::store::PacketStore;
 use super::store::RamBeat;
 use super::{PacketEntry, WriteRoom};
 use crate::config::SpliceFaults;
 use crate::config::{EngineConfig, MTU_LOG2_MAX, TooLong};
 use crate::engine::EngineCounters;
-use crate::engine::{InputBeat, InputError, Sideband};
+use crate::engine::{InputBeat, InputError};
 
 /// Most bytes of a beat.
 const BEAT_MAX: usize = 256;

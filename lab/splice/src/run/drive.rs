@@ -9,10 +9,12 @@
 
 use std::collections::VecDeque;
 
+use urma_packet::packetizer::Sideband;
+
 use super::messages::PieceMessage;
 use crate::config::{EngineConfigError, EngineScheme};
 use crate::engine::Engine;
-use crate::engine::{EngineOutput, InputBeat, Sideband};
+use crate::engine::{EngineOutput, InputBeat};
 use crate::random::Chance;
 
 /// Disturbance of a run. The default has none.

@@ -24,7 +24,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("udma-vfio", &["udma-abi", "urma-mem"]),
     ("urma-recovery", &["udma-abi", "urma-mem"]),
     ("urma-contexts", &["urma-mem"]),
-    ("urma-splice", &[]),
+    ("urma-splice", &["urma-packet"]),
     ("urma-xdp", &["urma-mem"]),
     ("ubcore-sim", &["udma-abi", "urma-packet", "urma-rc", "urma-recovery", "urma-mem"]),
     ("urma-nic", &["udma-abi", "ubcore-sim", "urma-contexts", "urma-splice"]),

@@ -11,7 +11,10 @@
 use std::collections::VecDeque;
 
 use udma_abi::{CqeStatus, Nanos};
-use urma_packet::{RequestFlags, RequestHeader, RequestOp, ResponseOp};
+use urma_packet::{
+    RequestFlags, RequestHeader, RequestOp, ResponseOp,
+    packetizer::{Packetizer, Sideband},
+};
 
 use crate::carrier::STARVED_NS;
 use crate::engine::gather::{EntryWords, Local};
@@ -52,10 +55,8 @@ pub(crate) struct Request {
     /// The payload is in the peer's memory already.
     pub(crate) placed: bool,
     pub(crate) header: RequestHeader,
-    /// Payload bytes of this attempt that were pushed.
-    pub(crate) pushed: u32,
-    /// This attempt has begun.
-    pub(crate) begun: bool,
+    /// How far this attempt is cut and pushed.
+    pub(crate) cut: Packetizer,
     /// Bytes of a read that arrived.
     pub(crate) got: u32,
     /// Status of a failure here while its answer was still arriving.
@@ -76,8 +77,7 @@ impl Request {
             len: header.access.length,
             placed: false,
             header,
-            pushed: 0,
-            begun: false,
+            cut: Packetizer::default(),
             got: 0,
             failed: None,
             not_ready: None,
@@ -100,20 +100,19 @@ impl Request {
     /// Whether an attempt was begun, maybe over a carrier that is gone: the target may have executed it under its
     /// number.
     fn was_begun(&self) -> bool {
-        self.begun || self.header.flags.contains(RequestFlags::RETRY)
+        self.cut.has_begun() || self.header.flags.contains(RequestFlags::RETRY)
     }
 
     /// The piece that tells the target that the rest of the message will not come.
     fn last_word(&self) -> RequestHeader {
         let mut header = self.header;
         header.flags.remove(RequestFlags::ONLY);
-        header.access.address = header.access.address.wrapping_add(u64::from(self.pushed));
+        header.access.address = header.access.address.wrapping_add(u64::from(self.cut.done()));
         header
     }
 
     fn restart(&mut self) {
-        self.pushed = 0;
-        self.begun = false;
+        self.cut = Packetizer::default();
         self.got = 0;
         self.failed = None;
         self.header.flags.insert(RequestFlags::RETRY);
@@ -155,8 +154,7 @@ impl BegunRequest<'_> {
         place.header.tassn = tassn;
         place.header.access.length = self.len;
         place.header.op = self.op;
-        place.pushed = self.len;
-        place.begun = true;
+        place.cut = Packetizer::at(1, self.len);
         place.got = 0;
         place.failed = None;
         place.not_ready = None;
@@ -321,7 +319,7 @@ impl Flow {
         let is_usual = self.is_open() && self.dropped.is_empty() && self.first == tassn;
         let request = self.requests.front().filter(|_| is_usual)?;
         let is_acked = request.header.op.answered_by() == ResponseOp::TaAck;
-        if !is_acked || !request.begun || request.ended || request.failed.is_some() {
+        if !is_acked || !request.cut.has_begun() || request.ended || request.failed.is_some() {
             return None;
         }
         let end = (request.seq, request.len);
@@ -363,17 +361,13 @@ impl Flow {
         self.requests.get_mut(self.next).map(Box::as_mut)
     }
 
-    /// Notes that the first piece of the current request was pushed.
-    pub(crate) fn on_begun(&mut self) {
+    /// Notes that this packet of the current request was pushed.
+    pub(crate) fn on_pushed(&mut self, packet: &Sideband) {
         if let Some(request) = self.requests.get_mut(self.next) {
-            request.begun = true;
-            self.unanswered += 1;
+            request.cut.take(packet);
         }
-    }
-
-    /// Notes that the last piece of the current request was pushed.
-    pub(crate) fn on_pushed(&mut self) {
-        self.next += 1;
+        self.unanswered += u32::from(packet.first);
+        self.next += usize::from(packet.last);
     }
 
     /// Drops the current request, which failed here (or was a datagram): it gets no further piece. Those behind it
@@ -393,7 +387,10 @@ impl Flow {
 
     /// Breaks off a partly pushed attempt, if there is one.
     fn break_off(&mut self) {
-        let half = self.requests.get(self.next).filter(|request| request.begun && !request.ended);
+        let half = self
+            .requests
+            .get(self.next)
+            .filter(|request| request.cut.has_begun() && !request.ended);
         let Some(request) = half else { return };
         self.broken_off = Some(Box::new(request.last_word()));
         if self.dropped.len() == DROPPED_MAX {
@@ -417,7 +414,7 @@ impl Flow {
     pub(crate) fn find(&self, tassn: u16) -> Option<usize> {
         let index = usize::from(tassn.wrapping_sub(self.first));
         let request = self.requests.get(index)?;
-        (!request.ended && request.begun && index <= self.next).then_some(index)
+        (!request.ended && request.cut.has_begun() && index <= self.next).then_some(index)
     }
 
     pub(crate) fn get_mut(&mut self, index: usize) -> Option<&mut Request> {
@@ -480,7 +477,7 @@ impl Flow {
         self.next = index;
         self.hold = Some(HeldFlow { until, expected });
         for request in self.requests.iter_mut().skip(index) {
-            if request.begun {
+            if request.cut.has_begun() {
                 request.restart();
             }
         }
@@ -494,7 +491,7 @@ impl Flow {
         self.broken_off = None;
         self.hold = None;
         self.next = 0;
-        for request in self.requests.iter_mut().filter(|r| r.begun && !r.ended) {
+        for request in self.requests.iter_mut().filter(|r| r.cut.has_begun() && !r.ended) {
             request.restart();
         }
     }
@@ -555,22 +552,27 @@ mod tests {
         Request::new(seq, &[0; SQE_WORDS_MAX], header.expect("a write"), Local::of(&sqe))
     }
 
+    /// Pushes the current request, which is one packet.
+    fn push_next(flow: &mut Flow) {
+        let request = flow.current(0).expect("a request");
+        let packet = request.cut.next_packet((request.seq, request.len), 4096);
+        flow.on_pushed(&packet);
+    }
+
     #[test]
     fn a_request_that_ended_behind_waiting_ones_is_not_sent_again() {
         let mut flow = Flow::new();
         for seq in 0..3 {
             flow.push(write(seq));
             assert_eq!(flow.current(0).map(|request| request.seq), Some(seq));
-            flow.on_begun();
-            flow.on_pushed();
+            push_next(&mut flow);
         }
         flow.on_answered(1);
         flow.on_ended(1);
         flow.on_carrier_lost();
         for seq in [0, 2] {
             assert_eq!(flow.current(0).map(|request| request.seq), Some(seq));
-            flow.on_begun();
-            flow.on_pushed();
+            push_next(&mut flow);
         }
         assert!(flow.current(0).is_none());
     }
@@ -581,8 +583,7 @@ mod tests {
         for seq in 0..3 {
             flow.push(write(seq));
             assert!(flow.current(0).is_some());
-            flow.on_begun();
-            flow.on_pushed();
+            push_next(&mut flow);
         }
         flow.on_answered(1);
         flow.on_ended(1);
@@ -595,8 +596,7 @@ mod tests {
         let begin = |flow: &mut Flow| {
             flow.push(write(0));
             assert!(flow.current(0).is_some());
-            flow.on_begun();
-            flow.on_pushed();
+            push_next(flow);
         };
         // The queue is destroyed, or the request fails here, before it goes again.
         let endings: [fn(&mut Flow); 2] = [|flow| flow.clear(|_| {}), Flow::drop_current];

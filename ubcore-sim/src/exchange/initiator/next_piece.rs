@@ -7,6 +7,7 @@ use udma_abi::{CqeStatus, Nanos, NotifyKind, OpKind, Opcode, Sqe, cmd::Mode, sqe
 use urma_packet::{
     AtomicOp, AtomicOperands, Initiator, Invalidate, MemoryAccess, Notify, OperandSize, OrderTag,
     RequestFlags, RequestHeader, RequestOp, TokenId, TokenValue, TransactionHeader, WriteImm,
+    packetizer::Sideband,
 };
 
 use crate::{
@@ -42,7 +43,7 @@ const PACKET_OF_ITS_OWN: usize = 1 << 10;
 pub(crate) struct NextPiece {
     pub(crate) header: RequestHeader,
     pub(crate) payload: Payload,
-    pub(crate) len: usize,
+    pub(crate) packet: Sideband,
 }
 
 impl NextPiece {
@@ -58,26 +59,31 @@ impl NextPiece {
     fn new(request: &Request, payload: Payload, size: usize) -> Self {
         let mut header = request.header;
         let carries = header.op.has_payload() && payload != Payload::Placed;
-        let left = if carries { (request.len - request.pushed) as usize } else { 0 };
-        let len = left.min(size);
-        header.flags.set(RequestFlags::FIRST, !request.begun);
-        header.flags.set(RequestFlags::LAST, len == left);
-        header.access.address = header.access.address.wrapping_add(u64::from(request.pushed));
-        Self { header, payload, len }
+        let len = if carries { request.len } else { 0 };
+        let packet = request.cut.next_packet((request.seq, len), size);
+        header.flags.set(RequestFlags::FIRST, packet.first);
+        header.flags.set(RequestFlags::LAST, packet.last);
+        header.access.address = header.access.address.wrapping_add(u64::from(request.cut.done()));
+        Self { header, payload, packet }
     }
 
     /// Room in bytes that it needs behind the header.
     pub(crate) fn room(&self) -> usize {
-        if let Payload::Named(named) = self.payload { named.room() } else { self.len }
+        if let Payload::Named(named) = self.payload { named.room() } else { self.len() }
     }
 
     /// Number of bytes behind the header.
     pub(crate) fn carried(&self) -> usize {
-        if let Payload::Named(_) = self.payload { NamedBytes::ENCODED_LEN } else { self.len }
+        if let Payload::Named(_) = self.payload { NamedBytes::ENCODED_LEN } else { self.len() }
     }
 
-    pub(crate) fn is_first(&self) -> bool {
-        self.header.flags.contains(RequestFlags::FIRST)
+    /// Bytes of the message that go with it.
+    pub(crate) const fn len(&self) -> usize {
+        self.packet.len as usize
+    }
+
+    pub(crate) const fn is_first(&self) -> bool {
+        self.packet.first
     }
 
     /// Whether a message with its own payload begins with this piece, for the first time.
@@ -86,13 +92,8 @@ impl NextPiece {
         self.is_first() && !again && self.header.op.has_payload() && self.payload != Payload::Placed
     }
 
-    pub(crate) fn is_last(&self) -> bool {
-        self.header.flags.contains(RequestFlags::LAST)
-    }
-
-    pub(crate) fn len_u32(&self) -> u32 {
-        // No piece is longer than its message.
-        u32::try_from(self.len).unwrap_or(u32::MAX)
+    pub(crate) const fn is_last(&self) -> bool {
+        self.packet.last
     }
 
     pub(crate) fn is_datagram(&self) -> bool {
@@ -135,12 +136,12 @@ impl NextPiece {
     ) -> Result<(), NotPushed> {
         let header = TransactionHeader::Request(self.header);
         let fill = |room: &mut [u8]| Ok(self.gather(request, sender, tables, room)?);
-        tp.push_packet(&header, self.len, fill)
+        tp.push_packet(&header, self.len(), fill)
     }
 
     /// Whether it becomes its own packet: others could not join it.
     pub(crate) fn fills_packet(&self) -> bool {
-        self.len >= PACKET_OF_ITS_OWN && !self.is_datagram() && self.payload == Payload::Here
+        self.len() >= PACKET_OF_ITS_OWN && !self.is_datagram() && self.payload == Payload::Here
     }
 
     /// Gathers the piece's payload into `room`, which has the same length.
@@ -152,7 +153,7 @@ impl NextPiece {
         room: &mut [u8],
     ) -> Result<(), CqeStatus> {
         let mut segments = Segments { cache: &mut sender.cache, table: &tables.segments };
-        let at = u64::from(request.pushed);
+        let at = u64::from(request.cut.done());
         gather::read_out(&request.local, &request.words, &mut segments, at, room)
     }
 
@@ -175,7 +176,7 @@ impl NextPiece {
             bytes[..NamedBytes::ENCODED_LEN].copy_from_slice(&named.encode());
             return Ok(());
         }
-        self.gather(request, sender, tables, &mut bytes[..self.len])
+        self.gather(request, sender, tables, &mut bytes[..self.len()])
     }
 }
 
@@ -222,7 +223,8 @@ pub(crate) fn name(
     let Local::Sges { num: 1, .. } = request.local else { return None };
     let sge = gather::list(request.local.pieces(&request.words)).next()?;
     let segment = segments.cache.find(segments.table, sge.token_id)?;
-    let (va, len) = (sge.va.wrapping_add(u64::from(request.pushed)), request.len - request.pushed);
+    let done = request.cut.done();
+    let (va, len) = (sge.va.wrapping_add(u64::from(done)), request.len - done);
     let by_kernel = taken.has_process() && request.len >= NAMED_TO_KERNEL_MIN;
     segment.offset_of(sge.va, u64::from(sge.len)).filter(|_| segment.has_extents || by_kernel)?;
     let len = len.min(u32::try_from(len_max).unwrap_or(u32::MAX));
@@ -247,7 +249,7 @@ fn cut_at(nic: &PluggedModel, (queue, piece, request): PieceOf<'_>, now: Nanos) 
     if piece.begins_payload() && !nic.knows(key) {
         nic.on_message((now, key), request.local.sizes(&request.words));
     }
-    nic.packet_ready_at(key, u64::from(request.pushed) + u64::from(piece.len_u32()))
+    nic.packet_ready_at(key, u64::from(request.cut.done()) + u64::from(piece.packet.len))
 }
 
 /// Notes that the piece was given to the carrier.

@@ -183,7 +183,7 @@ impl Requester {
             return PushResult::Idle;
         };
         let Some(request) = flow.current(now) else { return PushResult::Idle };
-        if *in_flight >= IN_FLIGHT_MAX && !request.begun {
+        if *in_flight >= IN_FLIGHT_MAX && !request.cut.has_begun() {
             return PushResult::Full;
         }
         let Some(sender) = work.senders.get_mut(pair.queue()) else {
@@ -222,18 +222,12 @@ impl Requester {
         count(tables, line.is_packets(), &piece, request);
         next_piece::on_pushed(tables, line, (pair.queue(), &piece, request), now);
         let (seq, len) = (request.seq, request.len);
-        request.pushed += piece.len_u32();
-        if piece.header.flags.contains(RequestFlags::DATAGRAM) {
+        if piece.is_datagram() {
             flow.drop_current();
             work.senders.end(pair.queue(), seq, CqeStatus::Success, len);
         } else {
-            if piece.is_first() {
-                flow.on_begun();
-                *in_flight += 1;
-            }
-            if piece.is_last() {
-                flow.on_pushed();
-            }
+            flow.on_pushed(&piece.packet);
+            *in_flight += usize::from(piece.is_first());
         }
         flow.wait_from(now, timeout);
         self.timer = self.timer.min(flow.doubt_at());
@@ -254,7 +248,9 @@ impl Requester {
             return;
         }
         let Some(flow) = self.flows.get_mut(&pair) else { return };
-        let Some(request) = flow.current(work.now).filter(|request| request.begun) else { return };
+        let Some(request) = flow.current(work.now).filter(|request| request.cut.has_begun()) else {
+            return;
+        };
         let Some(sender) = work.senders.get_mut(pair.queue()) else { return };
         let Some(tp) = work.endpoint.tp_mut(*peer) else { return };
         let tables = &work.core.tables;
@@ -267,7 +263,7 @@ impl Requester {
                 break;
             }
             count(tables, true, &piece, request);
-            request.pushed += piece.len_u32();
+            request.cut.take(&piece.packet);
             *budget -= 1;
         }
     }
@@ -609,7 +605,7 @@ fn count(tables: &Tables, is_packets: bool, piece: &NextPiece, request: &Request
         tables.counts.add_alone(requests, 1);
     }
     if !again {
-        tables.counts.add_alone(bytes, piece.len as u64);
+        tables.counts.add_alone(bytes, u64::from(piece.packet.len));
     }
 }
 

@@ -9,6 +9,7 @@ use urma_mem::{CopyOrder, HeldMemory};
 use urma_packet::{
     AtomicOp, AtomicOperands, AtomicValue, OperandSize, RequestHeader, RequestOp, ResponseBody,
     ResponseHeader, ResponseStatus, TokenId,
+    packetizer::{Packetizer, Sideband},
 };
 
 use crate::engine::direct::notify_at;
@@ -242,8 +243,7 @@ fn apply(
 pub(crate) struct ReadJob {
     header: RequestHeader,
     life: u64,
-    done: u32,
-    failed: bool,
+    cut: Packetizer,
 }
 
 /// Checks a read as a whole.
@@ -253,40 +253,40 @@ pub(crate) fn read(
 ) -> Result<ReadJob, ResponseStatus> {
     let want = want(header, header.access.address, Access::READ, 0);
     let (_, _, life) = reach(work, &want)?;
-    Ok(ReadJob { header: *header, life, done: 0, failed: false })
+    Ok(ReadJob { header: *header, life, cut: Packetizer::default() })
 }
 
 impl ReadJob {
-    /// Returns the next piece of at most `size` bytes: its header, and its length at the front of `work.bytes`. If
-    /// the segment is gone, the read ends with an error.
+    /// Returns the next piece of at most `size` bytes, header and control data; its bytes are at the front of
+    /// `work.bytes`. If the segment is gone, the read ends with an error.
     pub(crate) fn next_piece(
-        &mut self,
+        &self,
         work: &mut ExchangeContext<'_>,
         size: usize,
-    ) -> (ResponseHeader, usize) {
+    ) -> (ResponseHeader, Sideband) {
         let length = self.header.access.length;
-        let len = (length.saturating_sub(self.done) as usize).min(size);
+        let packet = self.cut.next_packet((self.header.tassn.into(), length), size);
+        let (at, len) = (self.cut.done(), packet.len as usize);
         let want = want(&self.header, self.header.access.address, Access::READ, self.life);
         let read = reach(work, &want).ok().and_then(|(memory, offset, _)| {
             if work.bytes.len() < len {
                 work.bytes.resize(len, 0);
             }
-            memory.read(offset + self.done as usize, &mut work.bytes[..len]).ok()
+            memory.read(offset + at as usize, &mut work.bytes[..len]).ok()
         });
-        self.failed = read.is_none();
-        if self.failed {
-            return (ResponseHeader::ack(&self.header, ResponseStatus::AccessAbort), 0);
+        if read.is_none() {
+            let ends = Sideband { len: 0, last: true, ..packet };
+            return (ResponseHeader::ack(&self.header, ResponseStatus::AccessAbort), ends);
         }
-        let body = ResponseBody::ReadData { offset: self.done, length };
+        let body = ResponseBody::ReadData { offset: at, length };
         let ack = ResponseHeader::ack(&self.header, ResponseStatus::Ack);
-        (ResponseHeader { body, ..ack }, len)
+        (ResponseHeader { body, ..ack }, packet)
     }
 
-    /// Notes that a piece of `len` bytes was pushed. Returns whether it was the last one.
-    pub(crate) fn on_pushed(&mut self, len: usize) -> bool {
-        // A piece is no longer than the read.
-        self.done += u32::try_from(len).unwrap_or(0);
-        self.failed || self.done >= self.header.access.length
+    /// Notes that a piece was pushed. Returns whether it was the last one.
+    pub(crate) const fn on_pushed(&mut self, packet: &Sideband) -> bool {
+        self.cut.take(packet);
+        packet.last
     }
 }
 

@@ -319,16 +319,17 @@ impl Responder {
             && let Some(mut job) = self.reads.pop_front()
         {
             let size = line.piece_max(work.endpoint);
-            let (header, len) = job.next_piece(work, size);
+            let (header, packet) = job.next_piece(work, size);
             let header = TransactionHeader::Response(header);
             let bytes = std::mem::take(work.bytes);
-            let pushed = line.push(work.endpoint, &header, Payload::Here, &bytes[..len]);
+            let payload = &bytes[..packet.len as usize];
+            let pushed = line.push(work.endpoint, &header, Payload::Here, payload);
             *work.bytes = bytes;
             if !pushed {
                 self.reads.push_front(job);
                 break;
             }
-            if !job.on_pushed(len) {
+            if !job.on_pushed(&packet) {
                 self.reads.push_back(job);
             }
             *budget -= 1;
