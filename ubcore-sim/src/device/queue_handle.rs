@@ -6,7 +6,7 @@
 use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 
-use udma_abi::{MessageEntry, MovedWord, Nanos, counters::Counter, sqe::BLOCK_WORDS};
+use udma_abi::{CompletionBy, MessageEntry, MovedWord, Nanos, counters::Counter, sqe::BLOCK_WORDS};
 use urma_mem::{
     OwnerEntry, SerialOwner, SerialVisit, TakenEntry, VisitEnd, asymmetric, lines::UsedLines,
     sync::Ordering,
@@ -19,7 +19,7 @@ use crate::context::tables::Tables;
 use crate::engine::{
     fast::{
         EnginePlace, Leases,
-        known::{AtomicBlocks, MovedEntry},
+        known::{AtomicBlocks, MovedEntry, WORD_LEN},
     },
     queue::DeviceSendQueue,
     send::{SendEngine, StepOutcome},
@@ -276,6 +276,18 @@ impl SoftwareDevice {
     #[inline(always)]
     pub fn repeat(&self, found: &QueueHandle, moved: &MovedEntry) -> Executed {
         self.execute_in_visit(found, |place, queue| place.repeat(queue, moved))
+    }
+
+    /// [`SoftwareDevice::repeat`] of 8 bytes without a completion, with the checks of other forms folded away: a
+    /// closure of its own is compiled into its only caller.
+    #[inline(always)]
+    pub fn repeat_silent_word(
+        &self,
+        found: &QueueHandle,
+        (pi, remote_va, local_va): (u32, u64, u64),
+    ) -> Executed {
+        let moved = MovedEntry { pi, by: CompletionBy::Nobody, remote_va, local_va, len: WORD_LEN };
+        self.execute_in_visit(found, |place, queue| place.repeat(queue, &moved))
     }
 
     /// Executes the word that [`QueueHandle::move_word`] could not move, in the visit that it returned.

@@ -301,7 +301,10 @@ impl FastPathGrant {
         if !self.covers(moved.pi) || is_reported && !self.port.reserve() {
             return Err(Unrepeated::Refused);
         }
-        if self.known.open().and_then(|open| open.copy(moved)).is_none() {
+        // Not a closure: it would be a call of its own.
+        let is_copied =
+            if let Some(open) = self.known.open() { open.copy(moved).is_some() } else { false };
+        if !is_copied {
             return Err(if is_reported { Unrepeated::SlotLeft } else { Unrepeated::Refused });
         }
         match moved.by {

@@ -69,6 +69,9 @@ impl QueueDoorbell for FoundDoorbell<QueueHandle> {
         local_va: u64,
         form: RepeatForm,
     ) -> Option<NextEntry> {
+        if form == SILENT_WORD {
+            return self.repeat_silent_word(pi, remote_va, local_va);
+        }
         if form != WORD {
             return self.repeat_any(pi, remote_va, local_va, form);
         }
@@ -148,6 +151,16 @@ impl FoundDoorbell<QueueHandle> {
         self.finish(self.node.device().repeat(&self.found, &moved))
     }
 
+    /// [`Self::repeat_any`] for a form that is known here.
+    #[inline(never)]
+    fn repeat_silent_word(&self, pi: u32, remote_va: u64, local_va: u64) -> Option<NextEntry> {
+        if self.node.is_dead() {
+            return None;
+        }
+        let place = (pi, remote_va, local_va);
+        self.finish(self.node.device().repeat_silent_word(&self.found, place))
+    }
+
     #[inline(never)]
     fn repeat_elsewhere(
         &self,
@@ -221,3 +234,5 @@ impl JfcIndex for FoundDoorbell<FoundJfc> {
 
 /// 8 bytes, whose completion the driver makes.
 const WORD: RepeatForm = RepeatForm::new(WORD_LEN, CompletionBy::Driver);
+/// 8 bytes without a completion.
+const SILENT_WORD: RepeatForm = RepeatForm::new(WORD_LEN, CompletionBy::Nobody);

@@ -237,6 +237,17 @@ fn lists_that_leave_no_room_for_another_have_a_completion() {
     }
 }
 
+/// A packet and a system call for each request would take most of the time of short ones.
+#[test]
+fn short_requests_behind_many_others_share_packets() {
+    let row = &document("write_bw -s 8 -n 20000 -N --path packets --wait-timeout 20")["results"][0];
+    let counter =
+        |name| row["counters"][name].as_u64().unwrap_or_else(|| panic!("{name}: {row:#}"));
+    let (packets, requests) = (counter("tx_packets"), counter("packet_requests"));
+    assert_eq!(requests, 20_000, "{row:#}");
+    assert!(packets < requests / 2, "{packets} packets: {row:#}");
+}
+
 #[test]
 fn a_server_gets_the_options_of_the_client() {
     for options in [
