@@ -136,9 +136,11 @@ pub(super) enum SendState {
     Reset,
 }
 
-/// Outstanding requests of a queue from which on further ones wait for a poll, or until the mailbox is full: with so many
-/// on the way time is saved by fewer and fuller packets, not by an earlier one.
+/// Outstanding requests of a queue from which on further ones wait for a poll, or for [`GATHERED_MAX`] of them: with so
+/// many on the way time is saved by fewer and fuller packets, not by an earlier one.
 const GATHERED_FROM: usize = 32;
+/// Requests that wait for a poll at most: a program that finds completions makes many polls without a step.
+const GATHERED_MAX: usize = 32;
 
 /// The outstanding requests of a path have different targets.
 const MIXED: u32 = u32::MAX;
@@ -567,7 +569,8 @@ impl SendEngine {
         path_state.target =
             if path_state.outstanding == 0 || path_state.target == key { key } else { MIXED };
         path_state.outstanding += 1;
-        let is_many = outstanding as usize >= GATHERED_FROM;
+        let is_many =
+            outstanding as usize >= GATHERED_FROM && self.mail.handed.len() < GATHERED_MAX;
         let left = if is_many { StepOutcome::GATHERED } else { StepOutcome::SHARED };
         FrontResult::Handed { tpn: path_state.link.tpn, left }
     }

@@ -214,7 +214,11 @@ fn many_requests_on_the_way_gather_the_next_ones_for_a_poll() {
     assert!(s.a.dev.is_due(s.a.now), "a thread that is about to sleep sees them");
     assert!(is_found(&s.a));
     assert_eq!(sent(&s) - first, 42, "a poll takes them all");
-    post(&mut s, 150);
+    post(&mut s, 31);
+    assert_eq!(sent(&s) - first, 42, "further ones wait");
+    post(&mut s, 1);
+    assert_eq!(sent(&s) - first, 74, "so many go without a poll");
+    post(&mut s, 118);
     let ends = std::iter::from_fn(|| {
         finish(&mut s);
         assert!(s.b.poll(&mut jfc).is_none_or(|cqe| cqe.status == CqeStatus::Success));
