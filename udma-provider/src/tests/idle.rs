@@ -6,18 +6,19 @@ use nix::{
 };
 use udma_abi::{Cqe, GiveWay, ReceivedMessage};
 use urma_core::{
-    Completion, CrStatus, RecvWr, Status,
+    Arm, Completion, CrStatus, RecvWr, Status,
     ops::{CompletingQueue, DoneLook, JfcParts},
 };
 use urma_mem::sync::{AtomicBool, Ordering};
 
-use super::{Bench, contexts, jfr_cfg, poll_all, signalled};
+use super::{Bench, contexts, jfc_cfg, jfr_cfg, poll_all, signalled};
 use crate::jfc::contention::times_taken;
 
 /// A JFC whose polls found nothing: from now on they skip the device.
 fn quiet(bench: &Bench) -> JfcParts {
     bench.toy.script(|script| script.has_idle = true);
-    let mut jfc = bench.jfc(64);
+    let jfce = bench.context.create_jfce().unwrap();
+    let mut jfc = bench.context.create_jfc(&jfc_cfg(64), Some(&jfce)).unwrap();
     assert!(poll_all(&mut jfc).is_empty());
     let steps = bench.toy.state().steps;
     for _ in 0..100 {
@@ -98,24 +99,27 @@ fn an_idle_snapshot_without_end_is_looked_at_now_and_then() {
 fn a_poller_whose_processor_is_shared_gives_it_away() {
     let bench = Bench::new();
     let mut jfc = quiet(&bench);
-    let mut spin = |polls: u32| {
+    let spin = |jfc: &mut JfcParts, polls: u32| {
         bench.toy.state().ways.clear();
         for at in 0..polls {
             bench.toy.state().clock += 50;
             if at % 2 == 0
                 || jfc.queue.take_done(&mut CompletingQueue::default()) != DoneLook::EMPTY
             {
-                assert!(poll_all(&mut jfc).is_empty());
+                assert!(poll_all(jfc).is_empty());
             }
         }
         bench.toy.state().ways.clone()
     };
-    assert_eq!(spin(1000), []);
+    assert_eq!(spin(&mut jfc, 1000), []);
     for way in [GiveWay::Yield, GiveWay::Wait] {
         lose_processor();
         bench.toy.state().clock += 3_000_000;
-        assert_eq!(spin(640), [way; 10]);
+        assert_eq!(spin(&mut jfc, 640), [way; 10]);
     }
+    // A thread that is about to sleep takes the processor from none.
+    jfc.queue.arm(Arm::Any).unwrap();
+    assert_eq!(spin(&mut jfc, 640), []);
 }
 
 /// Spins beside another thread on one processor until the kernel has given that to the other one.
