@@ -3,6 +3,10 @@
 //! - owns: which seed of which cell a job is. takes: cells, seeds, workers. gives: one result per cell.
 //! - must not: let the number of workers reach a result.
 
+use std::fmt::Debug;
+
+use serde::{Serialize, de::DeserializeOwned};
+
 use super::formula::PathNumbers;
 use super::grid::GridCell;
 use super::path::{self, PathTrace, RunCounts};
@@ -21,7 +25,8 @@ pub struct Seeds {
     pub count: u64,
 }
 
-/// Runs every seed of every cell; `each` gets a cell when all of its runs are there, unless the sweep is a part of one.
+/// Runs every seed of every cell of a grid; `each` gets a cell when all of its runs are there, unless the sweep is a part
+/// of one.
 pub fn run_grid(
     cells: &[GridCell],
     seeds: Seeds,
@@ -29,20 +34,40 @@ pub fn run_grid(
     on_run: impl Fn() + Sync,
     mut each: impl FnMut(CellResult) + Send,
 ) -> Result<(), GridError> {
+    let run = |cell: &GridCell, seed| timed(|| path::run(&cell.run, seed));
+    run_each("wan", (cells, seeds), sweep, (on_run, run), |cell, runs| {
+        each(summarise(cell, seeds, &runs));
+    })
+}
+
+/// Runs every seed of every cell by `run`, under keys of the experiment `name`; `each` gets a cell with its runs as
+/// [`run_grid`] does.
+pub(crate) fn run_each<C: Debug + Sync, R: Serialize + DeserializeOwned + Send>(
+    name: &str,
+    (cells, seeds): (&[C], Seeds),
+    sweep: &mut Sweep,
+    (on_run, run): (impl Fn() + Sync, impl Fn(&C, u64) -> R + Sync),
+    mut each: impl FnMut(&C, Vec<R>) + Send,
+) -> Result<(), GridError> {
     let count = usize::try_from(seeds.count.max(1)).unwrap_or(usize::MAX);
-    let seed_of = |job: usize| seeds.first.wrapping_add((job % count) as u64);
-    let keys: Vec<String> = (0..cells.len() * count)
-        .map(|job| sweep::key(&format!("wan {:?} {}", cells[job / count], seed_of(job))))
-        .collect();
-    let run = |job: usize| Ok(timed(|| path::run(&cells[job / count].run, seed_of(job))));
+    let of = |job: usize| (&cells[job / count], seeds.first.wrapping_add((job % count) as u64));
+    let key = |job: usize| {
+        let (cell, seed) = of(job);
+        sweep::key(&format!("{name} {cell:?} {seed}"))
+    };
+    let keys: Vec<String> = (0..cells.len() * count).map(key).collect();
+    let make = |job: usize| {
+        let (cell, seed) = of(job);
+        Ok(run(cell, seed))
+    };
     let mut runs = Vec::with_capacity(count);
-    sweep.run(&keys, run, |job, run| {
+    sweep.run(&keys, make, |job, run| {
         on_run();
         runs.push(run);
         if job % count == count - 1 {
             let runs = std::mem::take(&mut runs);
             if runs.len() == count {
-                each(summarise(&cells[job / count], seeds, &runs));
+                each(&cells[job / count], runs);
             }
         }
     })

@@ -1,6 +1,6 @@
 //! Runs all seeds of a grid of bottlenecks; results, their hash and their text.
 //!
-//! - owns: which seed of which cell a job is, names of fields. takes: cells, seeds. gives: one result per cell.
+//! - owns: names of fields. takes: cells, seeds. gives: one result per cell.
 //! - must not: let the number of workers reach a result, round a number in a file.
 
 use std::fmt::Write as _;
@@ -11,10 +11,11 @@ use siphasher::sip128::{Hasher128 as _, SipHasher24};
 
 use super::grid::BottleneckCell;
 use super::world::{FlowCounts, SharingOutcome};
+use crate::output;
 use crate::stats::{Summary, middle, summary};
-use crate::sweep::{self, Sweep};
+use crate::sweep::Sweep;
 use crate::units::GridError;
-use crate::wan::cell::Seeds;
+use crate::wan::cell::{Seeds, run_each};
 
 /// A number of a run with its name.
 type Metric = (&'static str, fn(&SharingOutcome) -> f64);
@@ -65,22 +66,9 @@ pub fn run_bottlenecks(
     on_run: impl Fn() + Sync,
     mut each: impl FnMut(BottleneckResult) + Send,
 ) -> Result<(), GridError> {
-    let count = usize::try_from(seeds.count.max(1)).unwrap_or(usize::MAX);
-    let seed_of = |job: usize| seeds.first.wrapping_add((job % count) as u64);
-    let keys: Vec<String> = (0..cells.len() * count)
-        .map(|job| sweep::key(&format!("bottleneck {:?} {}", cells[job / count], seed_of(job))))
-        .collect();
-    let run = |job: usize| Ok(cells[job / count].run.measure(seed_of(job)));
-    let mut runs = Vec::with_capacity(count);
-    sweep.run(&keys, run, |job, run| {
-        on_run();
-        runs.push(run);
-        if job % count == count - 1 {
-            let runs = std::mem::take(&mut runs);
-            if runs.len() == count {
-                each(BottleneckResult { cell: cells[job / count].clone(), seeds, runs });
-            }
-        }
+    let run = |cell: &BottleneckCell, seed| cell.run.measure(seed);
+    run_each("bottleneck", (cells, seeds), sweep, (on_run, run), |cell, runs| {
+        each(BottleneckResult { cell: cell.clone(), seeds, runs });
     })
 }
 
@@ -110,13 +98,8 @@ impl BottleneckResult {
     #[must_use]
     pub fn json(&self) -> Value {
         let (cell, run) = (&self.cell, &self.cell.run);
-        let mut object = Map::new();
+        let mut object = output::wan_cell();
         let mut put = |name: &str, value: Value| object.insert(name.to_owned(), value);
-        put("schema", json!("urma-lab/1"));
-        put("kind", json!("cell"));
-        put("experiment", json!("wan"));
-        put("model", json!(true));
-        put("build", json!(env!("CARGO_PKG_VERSION")));
         put("flows", json!(run.flows));
         put("congestion", json!(run.congestion.name()));
         put("beside", json!(cell.beside));
