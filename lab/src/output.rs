@@ -7,26 +7,14 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 
 use crate::stats::Summary;
-use crate::wan::results::CellResult;
-
-/// The fields with which the object of a cell of `urma-lab wan` begins.
-pub(crate) fn wan_cell() -> Map<String, Value> {
-    let mut object = Map::new();
-    let mut put = |name: &str, value: Value| object.insert(name.to_owned(), value);
-    put("schema", json!("urma-lab/1"));
-    put("kind", json!("cell"));
-    put("experiment", json!("wan"));
-    put("model", json!(true));
-    put("build", json!(env!("CARGO_PKG_VERSION")));
-    object
-}
+use crate::wan::results::{CellResult, cell_object};
 
 /// One JSON object: medians by name, intervals under `metrics`, one value per seed under `values`.
 #[must_use]
 pub fn json_cell(result: &CellResult) -> Value {
     let cell = &result.cell;
     let numbers = cell.numbers;
-    let mut object = wan_cell();
+    let mut object = cell_object();
     let mut put = |name: &str, value: Value| object.insert(name.to_owned(), value);
     put("strategy", json!(cell.strategy));
     put("rate_bps", json!(numbers.rate_bps));

@@ -6,6 +6,7 @@
 use std::hash::Hasher;
 
 use serde::Serialize;
+use serde_json::{Map, Value, json};
 use siphasher::sip128::{Hasher128, SipHasher24};
 
 use super::grid::GridCell;
@@ -146,6 +147,18 @@ pub fn hash(results: &[CellResult]) -> String {
         }
     }
     format!("{:032x}", hasher.finish128().as_u128())
+}
+
+/// The fields with which the object of a cell of `urma-lab wan` begins.
+pub(crate) fn cell_object() -> Map<String, Value> {
+    let mut object = Map::new();
+    let mut put = |name: &str, value: Value| object.insert(name.to_owned(), value);
+    put("schema", json!("urma-lab/1"));
+    put("kind", json!("cell"));
+    put("experiment", json!("wan"));
+    put("model", json!(true));
+    put("build", json!(env!("CARGO_PKG_VERSION")));
+    object
 }
 
 #[cfg(test)]

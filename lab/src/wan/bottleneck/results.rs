@@ -11,11 +11,11 @@ use siphasher::sip128::{Hasher128 as _, SipHasher24};
 
 use super::grid::BottleneckCell;
 use super::world::{FlowCounts, SharingOutcome};
-use crate::output;
 use crate::stats::{Summary, middle, summary};
 use crate::sweep::Sweep;
 use crate::units::GridError;
 use crate::wan::cell::{Seeds, run_each};
+use crate::wan::results::cell_object;
 
 /// A number of a run with its name.
 type Metric = (&'static str, fn(&SharingOutcome) -> f64);
@@ -98,7 +98,7 @@ impl BottleneckResult {
     #[must_use]
     pub fn json(&self) -> Value {
         let (cell, run) = (&self.cell, &self.cell.run);
-        let mut object = output::wan_cell();
+        let mut object = cell_object();
         let mut put = |name: &str, value: Value| object.insert(name.to_owned(), value);
         put("flows", json!(run.flows));
         put("congestion", json!(run.congestion.name()));
